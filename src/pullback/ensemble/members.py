@@ -1,0 +1,72 @@
+"""The trajectories of a problem: where a description becomes arrays.
+
+A leaf that does not differ between trajectories stays shared, so ten thousand trajectories of one
+network hold one copy of its weights.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pullback.ensemble.batched_leaves import members_from_leaves
+from pullback.ensemble.ensemble_problem import EnsembleProblem
+from pullback.ensemble.leaf import Members, members_of
+from pullback.ensemble.prob_func import members_from_prob_func
+from pullback.ensemble.problem import ODEProblem
+
+
+def resolve_members(problem: Any, trajectories: Any, key: Any) -> Members:
+    """Return the trajectories of an ODEProblem or an EnsembleProblem.
+
+    Raises:
+        TypeError: `problem`, `trajectories` or `key` is of a wrong type.
+        ValueError: the number of trajectories is missing or contradictory.
+    """
+    if isinstance(problem, ODEProblem):
+        if trajectories is not None:
+            raise ValueError(
+                f"`trajectories`={trajectories!r} arrived with a single ODEProblem; leave it out, "
+                "or solve pb.EnsembleProblem(problem, prob_func)."
+            )
+        return members_of(problem)
+    if not isinstance(problem, EnsembleProblem):
+        raise TypeError(
+            "`problem` must be an ODEProblem or an EnsembleProblem, but a "
+            f"{type(problem).__name__} arrived; build "
+            "pb.ODEProblem(vector_field, y0, t_span, params)."
+        )
+    n_traj = None if trajectories is None else _checked_count(trajectories)
+    if problem.prob_func is None:
+        return members_from_leaves(problem, n_traj)
+    return members_from_prob_func(problem, n_traj, _checked_key(key))
+
+
+def _checked_count(trajectories: Any) -> int:
+    try:
+        count = operator.index(trajectories)
+    except TypeError:
+        count = -1
+    if isinstance(trajectories, bool) or count < 0:
+        raise TypeError(
+            "`trajectories` must be the number of trajectories, an integer of at least 0 that is "
+            f"known before tracing, but {trajectories!r} arrived."
+        )
+    return count
+
+
+def _checked_key(key: Any) -> Any:
+    if key is None:
+        return None
+    if isinstance(key, (jax.Array, np.ndarray)):
+        is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        expected = () if is_key else (2,)
+        if (is_key or key.dtype == np.uint32) and key.shape == expected:
+            return key
+    raise TypeError(
+        f"`key` must be one JAX random key, but {key!r} arrived; pass key=jax.random.key(0)."
+    )

@@ -1,0 +1,202 @@
+"""The options of `solve` that are numbers: tolerances, step sizes, limits.
+
+Each function checks what is known before tracing and returns an array for the lane program. A value
+that is only known in a trace is checked there and becomes the status `invalid_input`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pullback.ensemble.dtypes import cast, dtype_of, known
+from pullback.ensemble.leaf import Leaf, Members, is_array, named_leaves
+from pullback.ode import DiscreteAdjoint, PIController
+
+# Below this many units in the last place an error estimate is rounding noise.
+_RTOL_EPS = 4
+
+# Option, its default, and what to do meanwhile; in the order of `solve`'s signature.
+_UNAVAILABLE: tuple[tuple[str, Any, str], ...] = (
+    ("save_fn", None, "apply the function to `sol.y` afterwards"),
+    ("events", (), "choose `t_span` so that it ends at a known time"),
+    ("dt_min", None, "a step that becomes too small ends with the status `dt_underflow`"),
+    ("reduce", None, "reduce `sol.y` afterwards"),
+    ("batch_size", None, "call `solve` on parts of the ensemble"),
+    ("initialization", "brown", "it concerns algebraic equations, which are not available either"),
+    ("progress", False, "leave it out"),
+)
+
+
+def refuse_unavailable(*given: Any) -> None:
+    """Raise for an option of the interface that this version does not implement."""
+    for (name, default, instead), value in zip(_UNAVAILABLE, given, strict=True):
+        is_default = value is default or (type(value) is type(default) and value == default)
+        if not is_default and not (isinstance(value, list) and not value):
+            raise NotImplementedError(
+                f"`{name}` is not available yet, but {name}={value!r} arrived; {instead}."
+            )
+
+
+def checked_instance(name: str, value: Any, kind: type, example: str) -> Any:
+    """Return `value` if it is of class `kind`; otherwise raise and show how to write it."""
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, type) and issubclass(value, kind):
+        example = f"pb.{value.__name__}()"
+    raise TypeError(
+        f"`{name}` must be an instance of {kind.__name__}, but {value!r} arrived; write {example}."
+    )
+
+
+def checked_controller(controller: Any) -> PIController:
+    """Return the step size control of adaptive solves."""
+    if controller is None:
+        return PIController()
+    return checked_instance("controller", controller, PIController, "pb.PIController()")
+
+
+def checked_adjoint(adjoint: Any) -> DiscreteAdjoint:
+    """Return the options of reverse mode."""
+    checked_instance("adjoint", adjoint, DiscreteAdjoint, "pb.DiscreteAdjoint()")
+    for name in ("scheme", "storage"):
+        if getattr(adjoint, name) is not None:
+            raise NotImplementedError(
+                f"`{name}` of DiscreteAdjoint is not available yet, but {getattr(adjoint, name)!r} "
+                "arrived; leave it out: runs longer than `tape` are recomputed in segments."
+            )
+    return adjoint
+
+
+def checked_adaptive(adaptive: Any, dt: Any, method: Any) -> bool:
+    """Return whether the step size is chosen by the error estimate of `method`."""
+    has_estimate = method.tableau.b_err is not None
+    name = type(method).__name__
+    if adaptive is None:
+        adaptive = has_estimate and dt is None
+    if not isinstance(adaptive, (bool, np.bool_)):
+        raise TypeError(f"`adaptive` must be True, False or None, but {adaptive!r} arrived.")
+    if adaptive and not has_estimate:
+        raise ValueError(
+            f"`adaptive`=True needs an error estimate, which {name} does not have; pass a step "
+            "size dt=, or use a method with an estimate, such as pb.Tsit5()."
+        )
+    if not adaptive and dt is None:
+        why = "`adaptive`=False" if has_estimate else f"{name} has no error estimate"
+        raise ValueError(
+            f"`dt` is missing: {why}, so the step size is fixed and must be given; pass dt=, for "
+            "example dt=0.01."
+        )
+    return bool(adaptive)
+
+
+class Numbers(NamedTuple):
+    """The numbers of a solve that every trajectory shares, cast to the state's dtype.
+
+    Attributes:
+        dt: step size, or first step; NaN chooses it automatically.
+        rtol: relative tolerance, a scalar or one number per component.
+        atol: absolute tolerance, likewise.
+        dt_max: largest step.
+    """
+
+    dt: Any
+    rtol: Any
+    atol: Any
+    dt_max: Any
+
+
+def checked_numbers(
+    members: Members, adaptive: bool, dt: Any, rtol: Any, atol: Any, dt_max: Any
+) -> Numbers:
+    """Return step sizes and tolerances for the trajectories of `members`, already cast."""
+    dtype = members.dtype
+    return Numbers(
+        dt=np.asarray(np.nan, dtype) if dt is None else checked_step("dt", dt, dtype),
+        rtol=checked_tolerance("rtol", rtol, members, adaptive),
+        atol=checked_tolerance("atol", atol, members, adaptive),
+        dt_max=np.asarray(np.inf, dtype)
+        if dt_max is None
+        else checked_step("dt_max", dt_max, dtype),
+    )
+
+
+def checked_step(name: str, value: Any, dtype: np.dtype) -> Any:
+    """Return a step size as a positive scalar of `dtype`."""
+    if not is_array(value) or np.ndim(value) != 0 or dtype_of(value).kind not in "fiu":
+        raise TypeError(
+            f"`{name}` must be one positive number, but {value!r} arrived; the same step is used "
+            "for every trajectory."
+        )
+    number = known(value)
+    if number is not None and not (np.isfinite(number) and number > 0):
+        raise ValueError(
+            f"`{name}` must be positive and finite, but {number} arrived; the direction of time "
+            "comes from `t_span`, not from the sign of a step."
+        )
+    return cast(value, dtype)
+
+
+def checked_max_steps(max_steps: Any) -> int:
+    """Return the bound on attempted steps."""
+    is_int = isinstance(max_steps, (int, np.integer)) and not isinstance(max_steps, bool)
+    if not is_int or not 1 <= max_steps < 2**31:
+        raise ValueError(
+            "`max_steps` must be an integer from 1 to 2**31 - 1 (it bounds the loop, also of a "
+            f"trajectory that never ends), but {max_steps!r} arrived."
+        )
+    return int(max_steps)
+
+
+def checked_tolerance(name: str, value: Any, members: Members, adaptive: bool) -> Any:
+    """Return a tolerance as a scalar, or as one number for each component of the state."""
+    dtype = members.dtype
+    if is_array(value) and np.ndim(value) == 0:
+        _check_tolerance_numbers(name, value, dtype, adaptive)
+        return cast(value, dtype)
+    leaves, tree = named_leaves(name, value)
+    if tree != members.y0_tree:
+        raise ValueError(
+            f"`{name}` must be a number or have the structure of `y0`, {members.y0_tree}, but "
+            f"{tree} arrived; write one number for each leaf, or one for all."
+        )
+    return _ravelled(leaves, members.y0, dtype, adaptive)
+
+
+def _ravelled(leaves: list[Leaf], y0: list[Leaf], dtype: np.dtype, adaptive: bool) -> Any:
+    parts = []
+    for leaf, state in zip(leaves, y0, strict=True):
+        if is_array(leaf.value) and leaf.shape not in ((), state.shape):
+            raise ValueError(
+                f"`{leaf.path}` must be a number or have the shape of `{state.path}`, "
+                f"{state.shape}, but shape {leaf.shape} arrived."
+            )
+        _check_tolerance_numbers(leaf.path, leaf.value, dtype, adaptive)
+        xp = jnp if isinstance(leaf.value, jax.Array) else np
+        parts.append(xp.ravel(xp.broadcast_to(cast(leaf.value, dtype), state.shape)))
+    traced = any(isinstance(part, jax.Array) for part in parts)
+    return (jnp if traced else np).concatenate(parts)
+
+
+def _check_tolerance_numbers(name: str, value: Any, dtype: np.dtype, adaptive: bool) -> None:
+    if not is_array(value) or dtype_of(value).kind not in "fiu":
+        raise TypeError(f"`{name}` must be a real number, but {value!r} arrived.")
+    numbers = known(value)
+    if numbers is None or numbers.size == 0:
+        return
+    if not (numbers >= 0).all():
+        bad = np.ravel(numbers)[~(np.ravel(numbers) >= 0)][0]
+        raise ValueError(
+            f"`{name}` must not be negative or NaN, but {bad} arrived; tolerances are sizes of "
+            "errors, such as rtol=1e-6, atol=1e-9."
+        )
+    least = _RTOL_EPS * np.finfo(dtype).eps
+    if adaptive and name.startswith("rtol") and numbers.min() < least:
+        more = ", or a float64 `y0` for more digits" if dtype == np.float32 else ""
+        raise ValueError(
+            f"`{name}` must be at least {least:.2g}, which is what {dtype} can resolve, but "
+            f"{numbers.min():.3g} arrived; use a larger tolerance{more}."
+        )

@@ -1,0 +1,184 @@
+"""`solve`: from a problem and its options to a solution.
+
+The work is done elsewhere: `members` finds out what differs between trajectories, `dtypes`, `times`
+and `options` check and cast, `traced_field` traces the vector field, `run` calls the lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from pullback.core.typing import ArrayLike, PyTree
+from pullback.ensemble.dtypes import cast_params, cast_state, state_dtype
+from pullback.ensemble.ensemble_problem import EnsembleProblem
+from pullback.ensemble.executor import Executor, resolve_executor
+from pullback.ensemble.keywords import explain_unknown_keywords
+from pullback.ensemble.leaf import Members
+from pullback.ensemble.members import resolve_members
+from pullback.ensemble.options import (
+    Numbers,
+    checked_adaptive,
+    checked_adjoint,
+    checked_controller,
+    checked_instance,
+    checked_max_steps,
+    checked_numbers,
+    refuse_unavailable,
+)
+from pullback.ensemble.probe import make_probe
+from pullback.ensemble.problem import ODEProblem
+from pullback.ensemble.run import RunArrays, RunPlan, run
+from pullback.ensemble.solution import Solution
+from pullback.ensemble.times import SavePlan, cast_t_span, plan_saves
+from pullback.ensemble.traced_field import Field, parameter_operands, trace_field
+from pullback.ode import DiscreteAdjoint, ExplicitRungeKutta, PIController, SolveSpec
+
+_PLAIN_ADJOINT = DiscreteAdjoint()
+SaveAt = ArrayLike | Literal["steps"] | None
+
+
+@explain_unknown_keywords
+def solve(
+    problem: ODEProblem | EnsembleProblem,
+    method: ExplicitRungeKutta,
+    executor: Executor | None = None,
+    *,
+    trajectories: int | None = None,
+    key: ArrayLike | None = None,
+    saveat: SaveAt = None,
+    save_fn: Any = None,
+    events: Any = (),
+    dt: ArrayLike | None = None,
+    dt_min: ArrayLike | None = None,
+    dt_max: ArrayLike | None = None,
+    adaptive: bool | None = None,
+    rtol: PyTree = 1e-3,
+    atol: PyTree = 1e-6,
+    controller: PIController | None = None,
+    max_steps: int = 100_000,
+    max_saves: int | None = None,
+    adjoint: DiscreteAdjoint = _PLAIN_ADJOINT,
+    reduce: Any = None,
+    batch_size: int | None = None,
+    initialization: str = "brown",
+    progress: bool = False,
+    throw: bool = False,
+) -> Solution:
+    """Integrate a problem, or every trajectory of an ensemble.
+
+    A trajectory that fails raises nothing here unless `throw` says so: it has a status of its own,
+    keeps its last good point and disturbs no other trajectory.
+
+    Args:
+        problem: an ODEProblem, or an EnsembleProblem of many.
+        method: a Runge-Kutta method, such as `pb.Tsit5()`.
+        executor: `pb.EnsembleKernel()`, `pb.EnsembleArray()`, or None for the kernel where it
+            compiles and the array elsewhere.
+        trajectories: number of trajectories; needed with `prob_func`.
+        key: random key; needed where `prob_func` uses `ctx.key`.
+        saveat: None saves the end; a number is the spacing from t0 (t1 is always saved); an array
+            holds times, `(save,)` or `(trajectory, save)`; `"steps"` saves every accepted step.
+        save_fn: not available yet.
+        events: not available yet.
+        dt: fixed step size; with `adaptive=True` the first step.
+        dt_min: not available yet.
+        dt_max: largest step.
+        adaptive: None is true if the method has an error estimate and `dt` is not given.
+        rtol: relative tolerance, a number or a pytree like `y0`.
+        atol: absolute tolerance, likewise.
+        controller: step size control of adaptive solves, `pb.PIController()` by default.
+        max_steps: bound on the attempted steps of each trajectory.
+        max_saves: rows for `saveat="steps"`: 4096 for a single problem, needed for an ensemble.
+        adjoint: options of reverse mode.
+        reduce: not available yet.
+        batch_size: not available yet.
+        initialization: not available yet.
+        progress: not available yet.
+        throw: raise if a trajectory failed; an error under `jax.jit`, where status is traced.
+
+    Returns:
+        The solution; without a trajectory axis for an ODEProblem.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong. What is only known in a trace gives its
+            trajectory the status `invalid_input` instead.
+        NotImplementedError: an option is not available yet.
+        SolveFailedError: a trajectory failed, with `throw`.
+
+    Differentiation:
+        jvp and vjp by `y0`, `params`, `t_span`, `saveat` and what the vector field closes over:
+        the exact derivative of the executed steps with their sizes held fixed.
+    """
+    refuse_unavailable(save_fn, events, dt_min, reduce, batch_size, initialization, progress)
+    method = checked_instance("method", method, ExplicitRungeKutta, "pb.Tsit5()")
+    adaptive = checked_adaptive(adaptive, dt, method)
+    backend, may_fall_back = resolve_executor(executor)
+    members = _cast_members(resolve_members(problem, trajectories, key))
+    numbers = checked_numbers(members, adaptive, dt, rtol, atol, dt_max)
+    saves = plan_saves(saveat, max_saves, members)
+    field = trace_field(members)
+    spec = SolveSpec(
+        field=field.flat,
+        method=method,
+        adaptive=adaptive,
+        controller=checked_controller(controller),
+        max_steps=checked_max_steps(max_steps),
+        save=saves.mode,
+        n_saves=saves.n_saves,
+        dtype=members.dtype,
+        adjoint=checked_adjoint(adjoint),
+        automatic_dt=dt is None,
+        limit_dt=dt_max is not None,
+    )
+    arrays, batched = _run_arrays(members, field, saves, numbers)
+    plan = RunPlan(spec, backend, field.layout, members.n_traj, batched)
+    solution = run(plan, arrays, may_fall_back)
+    return solution.raise_if_failed() if throw else solution
+
+
+def _cast_members(members: Members) -> Members:
+    dtype = state_dtype(members.y0)
+    return replace(
+        members,
+        y0=cast_state(members.y0, dtype),
+        params=cast_params(members.params, dtype),
+        t_span=cast_t_span(members.t_span, dtype),
+    )
+
+
+def _run_arrays(
+    members: Members, field: Field, saves: SavePlan, numbers: Numbers
+) -> tuple[RunArrays, RunArrays]:
+    """Return the arrays of the run, and which of them carry the trajectory axis."""
+    t0, t1 = members.t_span
+    params = parameter_operands(members)
+    arrays = RunArrays(
+        y0=tuple(leaf.value for leaf in members.y0),
+        t0=t0.value,
+        t1=t1.value,
+        saveat=saves.times,
+        probe=make_probe(members.dtype),
+        theta=(*(_bits(leaf.value) for leaf in params), *field.hoisted),
+        n_real=saves.n_real,
+        **numbers._asdict(),
+    )
+    batched = RunArrays(
+        y0=tuple(leaf.batched for leaf in members.y0),
+        t0=t0.batched,
+        t1=t1.batched,
+        saveat=saves.batched,
+        probe=False,
+        theta=(*(leaf.batched for leaf in params), *(False for _ in field.hoisted)),
+        n_real=saves.n_real is not None,
+        **dict.fromkeys(Numbers._fields, False),
+    )
+    return arrays, batched
+
+
+def _bits(value: Any) -> Any:
+    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(value) if is_key else value

@@ -1,0 +1,1 @@
+"""The CPU builder: one SIMD lane per trajectory, LLVM IR as text."""

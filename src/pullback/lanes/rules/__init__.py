@@ -1,0 +1,6 @@
+"""Rules of JAX primitives, one table for every builder; importing this registers them."""
+
+from pullback.lanes.rules import control, elementwise, indexing, reduce, refs, shape
+from pullback.lanes.rules import random as random  # after the rules that it extends
+
+__all__ = ["control", "elementwise", "indexing", "random", "reduce", "refs", "shape"]

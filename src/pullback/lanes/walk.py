@@ -1,0 +1,141 @@
+"""The walk: evaluate a block of the lane program with values that emit instructions.
+
+The walk knows no primitive and no target: it looks the primitive up in the table of rules
+(:mod:`pullback.lanes.rules`) and hands the rule the builder. A primitive without a rule is an error
+that names it and the line of the user's code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from pullback.core.compat import user_line
+from pullback.core.errors import UnsupportedPrimitive
+from pullback.lanes.program_ir import Atom, Block, Constant, Equation, Var
+from pullback.lanes.values import Value, object_array
+
+Rule = Callable[["Walk", Equation, list[Any]], Any]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*primitives: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule of `primitives`."""
+
+    def register(function: Rule) -> Rule:
+        for primitive in primitives:
+            RULES[primitive] = function
+        return function
+
+    return register
+
+
+class Walk:
+    """Evaluates equations; holds the builder, how arrays are held, and the current mask.
+
+    `mask` says which lanes execute at this point (None: all that hold a trajectory): rules with
+    effects must respect it.
+    """
+
+    def __init__(self, builder: Any, arrays: Any) -> None:
+        self.builder = builder
+        self.arrays = arrays
+        self.mask: Value | None = None
+
+    def read(self, env: dict[Var, Any], atom: Atom) -> Any:
+        """Return the array that an atom stands for."""
+        if isinstance(atom, Constant):
+            return self.constant(atom.value)
+        return env[atom]
+
+    def constant(self, value: Any) -> Any:
+        """Return a closed-over array as lane values."""
+        return self.arrays.constant(np.asarray(value))
+
+    def block(self, block: Block, arguments: Sequence[Any]) -> list[Any]:
+        """Evaluate a block and return its results."""
+        env = dict(zip(block.inputs, arguments, strict=True))
+        self.equations(block.equations, env, block.outputs, forget=True)
+        return [self.read(env, atom) for atom in block.outputs]
+
+    def equations(
+        self,
+        equations: Sequence[Equation],
+        env: dict[Var, Any],
+        results: Sequence[Atom] = (),
+        *,
+        forget: bool = False,
+    ) -> None:
+        """Evaluate equations in order, adding their results to `env`.
+
+        With `forget`, a variable leaves `env` after its last use, which frees its memory.
+        """
+        uses = Counter(a for e in equations for a in e.inputs if isinstance(a, Var))
+        uses.update(a for a in results if isinstance(a, Var))
+        for equation in equations:
+            apply = RULES.get(equation.primitive)
+            if apply is None:
+                raise UnsupportedPrimitive(unsupported_message(equation))
+            inputs = [self.read(env, atom) for atom in equation.inputs]
+            produced = self._apply(apply, equation, inputs)
+            del inputs
+            if len(equation.outputs) == 1 and not isinstance(produced, list):
+                produced = [produced]
+            for var, value in zip(equation.outputs, produced, strict=True):
+                env[var] = self.arrays.settle(value, uses[var])
+            del produced
+            if forget:
+                uses.subtract(a for a in equation.inputs if isinstance(a, Var))
+                for atom in equation.inputs:
+                    if isinstance(atom, Var) and uses[atom] <= 0:
+                        env.pop(atom, None)
+
+    def _apply(self, apply: Rule, equation: Equation, inputs: list[Any]) -> Any:
+        """Apply a rule; what it cannot do becomes one sentence with the user's line."""
+        try:
+            return apply(self, equation, inputs)
+        except UnsupportedPrimitive:
+            raise
+        except NotImplementedError as error:
+            raise UnsupportedPrimitive(unsupported_message(equation, str(error))) from error
+
+    @contextmanager
+    def masked(self, mask: Value | None) -> Iterator[None]:
+        """Let `mask` say which lanes execute inside."""
+        outer, self.mask = self.mask, mask
+        try:
+            yield
+        finally:
+            self.mask = outer
+
+    def under(self, mask: Value | None) -> Value | None:
+        """Return the current mask narrowed by `mask`."""
+        if self.mask is None or mask is None:
+            return mask if self.mask is None else self.mask
+        return self.builder.integer("and", self.mask, mask)
+
+    def map(self, function: Callable[..., Value], *arrays: np.ndarray) -> np.ndarray:
+        """Apply a scalar operation elementwise, broadcasting scalars."""
+        shape = np.broadcast_shapes(*[a.shape for a in arrays])
+        flat = [np.broadcast_to(a, shape).ravel() for a in arrays]
+        return object_array(shape, [function(*items) for items in zip(*flat, strict=True)])
+
+
+def unsupported_message(equation: Equation, reason: str = "") -> str:
+    """Return the sentence for something the lane compiler cannot do, with the user's line."""
+    where = source_line(equation)
+    detail = f" ({reason})" if reason else ""
+    return (
+        f"`EnsembleKernel` cannot compile the primitive `{equation.primitive}`{detail}{where}; "
+        "use `EnsembleArray()` for this problem, or rewrite that line with supported operations"
+    )
+
+
+def source_line(equation: Equation) -> str:
+    """Return ' at file:line' of the user's code, or nothing if it is not known."""
+    lines = [line for line in map(user_line, equation.sources) if line]
+    return f" used at {lines[0]}" if lines else ""

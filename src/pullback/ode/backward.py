@@ -1,0 +1,259 @@
+"""The backward sweep of the adjoint: cotangents pulled back through the taped steps.
+
+Each step is one `jax.vjp` of `(t, y, h, theta) -> (y1, stages)`. Cotangents of the rows saved in
+a step are folded into cotangents of its stages first, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pullback.core.typing import Array, MaybeArray
+from pullback.lanes.loop import lane_while
+from pullback.ode.maps import StepMaps
+from pullback.ode.mesh import frozen
+from pullback.ode.operands import MovingTimes
+from pullback.ode.partial_ad import pull_back
+from pullback.ode.probe_tangent import Estimate
+from pullback.ode.row_fold import RowFold, TakenStep, add, weight2
+from pullback.ode.rows import row_at, save_time
+from pullback.ode.spec import SolveOperands, SolveSpec
+from pullback.ode.sweep import SweepState
+from pullback.ode.tape import Tape, TapeCursor
+
+__all__ = ["BackwardSweep", "Bars"]
+
+
+class Bars(NamedTuple):
+    """Cotangents of a solve's inputs; None where not wanted."""
+
+    y0: Array
+    t0: MaybeArray
+    t1: MaybeArray
+    saveat: MaybeArray
+    theta: tuple[MaybeArray, ...]
+
+    def poisoned(self, is_bad: Array) -> Bars:
+        """Return NaN in every place where `is_bad`."""
+        factor = jnp.where(is_bad, np.nan, 1.0)  # a product: derivatives are NaN as well
+        return jax.tree.map(lambda bar: bar * factor.astype(bar.dtype), self)
+
+
+class _State(NamedTuple):
+    """What the backward sweep carries.
+
+    Attributes:
+        n_left: Steps still to be pulled back.
+        cursor: Where the tape stands.
+        lam: Cotangent of the state at the end of the next step.
+        pending: What is added to it after one more step; None unless the end is split off.
+        t0: Cotangent of t0; None where not wanted.
+        theta: Cotangents of theta; None where not wanted.
+        t_next: End of the next step.
+        rows: Saved rows still to be pulled back.
+        time: Time of the next one.
+        error: Sum of `lam . ve`; None without an estimate.
+        weight2: Sum of squares of the cotangents that came in, in natural units; None likewise.
+    """
+
+    n_left: Array
+    cursor: TapeCursor
+    lam: Array
+    pending: MaybeArray
+    t0: MaybeArray
+    theta: tuple[MaybeArray, ...]
+    t_next: Array
+    rows: MaybeArray
+    time: MaybeArray
+    error: MaybeArray
+    weight2: MaybeArray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BackwardSweep:
+    """The backward sweep of one trajectory.
+
+    Attributes:
+        tape: The steps.
+        flags: Which inputs want a cotangent.
+        rows_bar: Cotangents of the saved rows, `(n_saves, n)`; None without.
+        moving: By which times the sweep itself is to be differentiated.
+        splits_end: Whether the end's cotangent takes its own way through the last step, because
+            the end moves with t1 and saved rows do not.
+    """
+
+    tape: Tape
+    flags: Any
+    rows_bar: MaybeArray
+    moving: MovingTimes
+    splits_end: bool
+
+    def run(
+        self, end: SweepState, cursor: TapeCursor, end_bar: Array, is_live: Array
+    ) -> tuple[Bars, Estimate | None]:
+        """Pull the cotangents back to the inputs."""
+        saveat_ref = None
+        if self.flags.saveat and self.spec.save == "times":
+            saveat_ref = jax.new_ref(jnp.zeros_like(self.operands.saveat))
+        rows = RowFold(
+            self.tape.sweep, self.flags, self.rows_bar, bool(self.moving.saveat), saveat_ref
+        )
+        start, t1_bar = self._start(end, cursor, end_bar, is_live)
+
+        def body(s: _State) -> _State:
+            return self._step(s, rows)
+
+        last = lane_while(lambda s: s.n_left > 0, body, start)
+        saveat_bar = None
+        if self.flags.saveat:
+            zeros = jnp.zeros_like(self.operands.saveat)
+            saveat_bar = zeros if saveat_ref is None else jax.freeze(saveat_ref)
+        bars = Bars(last.lam, last.t0, t1_bar, saveat_bar, last.theta)
+        return bars, self._estimate(last, bars)
+
+    @property
+    def spec(self) -> SolveSpec:
+        """What is solved."""
+        return self.tape.sweep.spec
+
+    @property
+    def maps(self) -> StepMaps:
+        """The maps that are differentiated."""
+        return self.tape.sweep.maps
+
+    @property
+    def operands(self) -> SolveOperands:
+        """Its arrays."""
+        return self.tape.sweep.operands
+
+    def _start(
+        self, end: SweepState, cursor: TapeCursor, end_bar: Array, is_live: Array
+    ) -> tuple[_State, MaybeArray]:
+        n_left = jnp.where(is_live, end.mesh.n_accepted, 0)
+        zero = jnp.zeros((), self.spec.dtype)
+        has_times = self.rows_bar is not None and self.spec.save == "times"
+        rows: MaybeArray = jnp.asarray(self.spec.n_saves, jnp.int32) if has_times else None
+        has_error = self.tape.has_error
+        state = _State(
+            n_left=n_left,
+            cursor=cursor,
+            lam=end_bar,
+            pending=None,
+            t0=zero if self.flags.t0 else None,
+            theta=tuple(
+                jnp.zeros_like(value) if flag else None
+                for value, flag in zip(self.operands.theta, self.flags.theta, strict=True)
+            ),
+            t_next=end.mesh.t,
+            rows=rows,
+            time=save_time(self.tape.sweep.mesh, self.operands.saveat, rows - 1)
+            if has_times
+            else None,
+            error=zero if has_error else None,
+            weight2=weight2(end_bar, end.y, self.operands) if has_error else None,
+        )
+        if not self.splits_end:
+            t1_bar = zero if self.flags.t1 else None
+            return state, t1_bar
+        return self._split_end(state, end, end_bar)
+
+    def _split_end(
+        self, state: _State, end: SweepState, end_bar: Array
+    ) -> tuple[_State, MaybeArray]:
+        """Pull the end's cotangent through the last step, whose end is t1 as t1 moves."""
+        row = self.tape.read(jnp.maximum(state.cursor.slot - 1, 0))
+        has_step, is_only = state.n_left > 0, state.n_left == 1
+        reached = self.tape.sweep.mesh.has_reached_end(end.mesh)
+        t, h = self.tape.sweep.shifted(row.t, row.h, is_only)
+        if self.moving.t1:
+            t1 = self.operands.t1
+            h = h + jnp.where(reached, t1 - frozen(t1), 0.0)
+        moves_h = bool(self.flags.t0 or self.flags.t1)
+        active = (self.flags.t0, True, moves_h, *self.flags.theta)
+        _, pull = pull_back(self.maps.arrive, (t, row.y, h, *self.operands.theta), active)
+        t_bar, y_bar, h_bar, *theta = pull(end_bar)
+
+        def if_step(bar: Array) -> Array:
+            return jnp.where(has_step, bar, 0.0)
+
+        t1_bar = jnp.where(has_step & reached, h_bar, 0.0) if self.flags.t1 else None
+        state = state._replace(
+            lam=jnp.where(has_step, 0.0, end_bar),
+            pending=if_step(y_bar),
+            theta=tuple(None if bar is None else if_step(bar) for bar in theta),
+        )
+        if self.flags.t0:
+            state = state._replace(t0=jnp.where(is_only, t_bar - h_bar, 0.0))
+        if state.error is not None:
+            state = state._replace(error=if_step(jnp.sum(row.ve * frozen(end_bar))))
+        return state, t1_bar
+
+    def _step(self, s: _State, rows: RowFold) -> _State:
+        """Pull back through one step."""
+        cursor = self.tape.refill(s.cursor)
+        row = self.tape.read(cursor.slot - 1)
+        is_first = s.n_left == 1
+        t, h = self.tape.sweep.shifted(row.t, row.h, is_first)
+        primals = (t, row.y, h, *self.operands.theta)
+        active = (self.flags.t0, True, self.flags.t0, *self.flags.theta)
+        lam, weight, fold = s.lam, s.weight2, None
+        if s.rows is not None:
+            (y1, stages), pull = pull_back(self.maps.arrive_with_stages, primals, active)
+            taken = TakenStep(t, row.y, h, y1, stages, s.t_next, is_first)
+            fold = rows.fold(taken, s.rows, s.time, weight)
+            lam, weight = lam + fold.at_end, fold.weight2
+            t_bar, y_bar, h_bar, *theta_bar = pull((lam, fold.stages))
+            y_bar = y_bar + fold.y
+            t_bar, h_bar = add(t_bar, fold.t), add(h_bar, fold.h)
+            theta_bar = [add(a, b) for a, b in zip(theta_bar, fold.theta, strict=True)]
+        else:
+            if self.rows_bar is not None:
+                bar = row_at(self.rows_bar, s.n_left - 1)
+                lam = lam + bar
+                if weight is not None:
+                    weight = weight + weight2(bar, row.y, self.operands)
+            _, pull = pull_back(self.maps.arrive, primals, active)
+            t_bar, y_bar, h_bar, *theta_bar = pull(lam)
+        error = s.error
+        if error is not None:
+            met = lam if fold is None else lam + fold.y
+            error = error + jnp.sum(frozen(met) * row.ve)
+        t0 = s.t0
+        if t0 is not None:
+            t0 = t0 + jnp.where(is_first, t_bar - h_bar, 0.0)
+        pending = s.pending
+        if pending is not None:
+            y_bar, pending = y_bar + pending, jnp.zeros_like(pending)
+        return _State(
+            n_left=s.n_left - 1,
+            cursor=cursor._replace(slot=cursor.slot - 1),
+            lam=y_bar,
+            pending=pending,
+            t0=t0,
+            theta=tuple(add(a, b) for a, b in zip(s.theta, theta_bar, strict=True)),
+            t_next=row.t,
+            rows=None if fold is None else fold.rows,
+            time=None if fold is None else fold.time,
+            error=error,
+            weight2=weight,
+        )
+
+    def _estimate(self, last: _State, bars: Bars) -> Estimate | None:
+        """Compare the estimated error with the gradient, in natural units."""
+        if last.error is None or last.weight2 is None:
+            return None
+        seed = self.tape.sweep.seed
+        along = size2 = jnp.zeros((), self.spec.dtype)
+        pairs = zip((bars.y0, *bars.theta), (seed.y0, *seed.theta), strict=True)
+        for bar, dot in pairs:
+            if dot is not None and bar is not None:
+                scaled = (frozen(bar) * frozen(dot)).astype(self.spec.dtype)
+                along = along + jnp.sum(scaled)
+                size2 = size2 + jnp.sum(scaled * scaled)
+        scale2 = jnp.maximum(jnp.maximum(along * along, size2), last.weight2)
+        return Estimate(last.error * last.error, scale2)

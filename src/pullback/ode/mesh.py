@@ -1,0 +1,178 @@
+"""The mesh of a solve: proposing steps, accepting or rejecting them, and knowing when to stop.
+
+`Mesh` holds what is constant during a solve, `MeshState` what changes. All of it is under
+`stop_gradient`: derivatives are those of the accepted steps, their sizes held fixed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from pullback.core.status import Status
+from pullback.core.typing import Array, MaybeArray
+from pullback.ode.controller import PIController
+
+__all__ = ["Mesh", "MeshState", "frozen"]
+
+# A step that would leave less than one per cent of itself is stretched to the end, as DOPRI5 of
+# [HW96] does.
+_STRETCH = 1.0 / 1.01
+# Fixed steps: a last step this much longer than the others rather than a sliver of one.
+_SLIVER = 1e-3
+
+
+def frozen(x: Array) -> Array:
+    """Mark a quantity of the mesh: its derivative is zero by definition."""
+    return lax.stop_gradient(x)
+
+
+class MeshState(NamedTuple):
+    """What changes along the mesh.
+
+    Attributes:
+        t: Time reached.
+        h: Step size to try next; None with fixed steps.
+        memory: The controller's memory; None with fixed steps.
+        q2: Squared error norm of the last attempt.
+        n_attempts: Tried steps.
+        n_accepted: Accepted steps.
+        done: Whether the trajectory has ended, well or not.
+    """
+
+    t: Array
+    h: MaybeArray
+    memory: MaybeArray
+    q2: Array
+    n_attempts: Array
+    n_accepted: Array
+    done: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mesh:
+    """What is constant along the mesh of one trajectory.
+
+    Attributes:
+        t0: Start.
+        t1: End; NaN where the input is invalid, which ends the trajectory at once.
+        sign: 1 forward, -1 backward in time.
+        dt: Step size of fixed steps, signed.
+        n_steps: Number of fixed steps; None when adaptive.
+        h_floor: Smallest step size at t = 0.
+        dt_max: Largest step size; None without a limit.
+        controller: Step-size control; None with fixed steps.
+        error_order: Exponent of the step's local error.
+        max_attempts: Bound on attempts.
+        max_accepted: Bound on accepted steps; None without one.
+    """
+
+    t0: Array
+    t1: Array
+    sign: Array
+    dt: MaybeArray
+    n_steps: MaybeArray
+    h_floor: Array
+    dt_max: MaybeArray
+    controller: PIController | None
+    error_order: int
+    max_attempts: int
+    max_accepted: int | None
+
+    def start(self, h: MaybeArray, done: Array | bool = False) -> MeshState:
+        """Return the state before the first attempt, whose size will be `h`."""
+        dtype = self.t0.dtype
+        memory = None if self.controller is None else self.controller.initial_memory(dtype)
+        zero = jnp.zeros((), jnp.int32)
+        nothing = jnp.zeros((), dtype)
+        return MeshState(self.t0, h, memory, nothing, zero, zero, jnp.asarray(done))
+
+    def propose(self, state: MeshState) -> tuple[Array, Array]:
+        """Return the size of the next attempt and whether it aims at the end."""
+        remaining = self.t1 - state.t
+        if self.controller is None:
+            is_last = state.n_accepted + 1 >= self.n_steps
+            return jnp.where(is_last, remaining, self.dt), is_last
+        is_last = _STRETCH * jnp.abs(remaining) <= jnp.abs(state.h)
+        return jnp.where(is_last, remaining, state.h), is_last
+
+    def decide(
+        self, state: MeshState, h: Array, is_last: Array, q2: Array
+    ) -> tuple[MeshState, Array]:
+        """Return the state after an attempt with squared error norm `q2`, and whether it counts.
+
+        With fixed steps `q2` only has to be finite.
+        """
+        q2 = frozen(q2)
+        n_attempts = state.n_attempts + 1
+        if self.controller is None:
+            accept = q2 < np.inf
+            end = self.t0 + self.dt * (state.n_accepted + 1).astype(self.t0.dtype)
+            h_next = memory = None
+            stop = ~accept | is_last
+        else:
+            accept = q2 <= 1.0
+            end = state.t + h
+            factor, memory = self.controller.factor(q2, state.memory, self.error_order)
+            h_next = self._limit(h * factor)
+            memory = jnp.where(accept, memory, state.memory)
+            has_room = jnp.abs(h_next) >= self._smallest(state.t)
+            stop = (accept & is_last) | ~has_room
+        t = jnp.where(accept, jnp.where(is_last, self.t1, end), state.t)
+        n_accepted = state.n_accepted + accept.astype(jnp.int32)
+        stop = stop | (n_attempts >= self.max_attempts)
+        if self.max_accepted is not None:
+            stop = stop | (n_accepted >= self.max_accepted)
+        return MeshState(t, h_next, memory, q2, n_attempts, n_accepted, stop), accept
+
+    def has_reached_end(self, state: MeshState) -> Array:
+        """Whether a trajectory that is done got to the end."""
+        return state.t == self.t1
+
+    def has_room(self, state: MeshState, factor: float = 1.0) -> Array:
+        """Whether the next step is `factor` times larger than the smallest; False for NaN."""
+        return jnp.abs(state.h) >= factor * self._smallest(state.t)
+
+    def status(self, state: MeshState) -> Array:
+        """Return the status code of a trajectory that is done."""
+        used_up = state.n_attempts >= self.max_attempts
+        if self.controller is None:
+            failure = jnp.where(state.q2 < np.inf, _code("max_steps_reached"), _code("non_finite"))
+        else:
+            has_room = self.has_room(state)
+            no_room = jnp.where(state.q2 < np.inf, _code("dt_underflow"), _code("non_finite"))
+            failure = jnp.where(used_up & has_room, _code("max_steps_reached"), no_room)
+        if self.max_accepted is not None:
+            is_full = state.n_accepted >= self.max_accepted
+            failure = jnp.where(is_full, _code("save_overflow"), failure)
+        status = jnp.where(self.has_reached_end(state), _code("success"), failure)
+        return jnp.where(jnp.isnan(self.t1), _code("invalid_input"), status)
+
+    def _limit(self, h: Array) -> Array:
+        if self.dt_max is None:
+            return h
+        return self.sign * jnp.minimum(jnp.abs(h), self.dt_max)
+
+    def _smallest(self, t: Array) -> Array:
+        """Return the smallest useful step size at time t."""
+        return jnp.abs(t) * (8.0 * float(jnp.finfo(t.dtype).eps)) + self.h_floor
+
+
+def fixed_step_count(span: Array, dt: Array) -> Array:
+    """Return how many steps of size `dt` cover `span`; the last one may be shorter.
+
+    Rounding of the quotient must not add a sliver of a step.
+    """
+    ratio = jnp.abs(span / dt)
+    slack = _SLIVER + 8.0 * float(jnp.finfo(ratio.dtype).eps) * ratio
+    count = jnp.ceil(ratio - slack)
+    largest = float(2**30)
+    return jnp.clip(jnp.where(count >= 1, count, 1.0), 1.0, largest).astype(jnp.int32)
+
+
+def _code(name: str) -> Array:
+    return jnp.asarray(Status[name].value, jnp.int32)

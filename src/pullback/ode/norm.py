@@ -1,0 +1,51 @@
+"""Error norms, squared: step control compares them with one and needs no square root."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from pullback.core.typing import Array
+from pullback.ode.spec import SolveSpec
+from pullback.ode.step import Step
+
+__all__ = ["attempt_norm", "error_norm", "mean_square", "tangent_norm"]
+
+
+def mean_square(x: Array) -> Array:
+    """Return the mean of the squares; a multiplication, for division by n has a long latency."""
+    return jnp.sum(x * x) * (1.0 / x.size)
+
+
+def error_norm(err: Array, y: Array, y1: Array, rtol: Array, atol: Array) -> Array:
+    """Return the squared error of a step in units of the tolerance; one or less is accepted.
+
+    References:
+        [HNW93] eq. (II.4.10), (II.4.11).
+    """
+    scale = atol + rtol * jnp.maximum(jnp.abs(y), jnp.abs(y1))
+    return mean_square(err * (1.0 / scale))
+
+
+def tangent_norm(err: Array, largest: Array, seed: Array, rtol: Array, atol: Array) -> Array:
+    """Return the squared error of a tangent's step in units of its tolerance.
+
+    The weight grows with the largest value the component has had so far and with the size of the
+    seed in natural units, so that a tangent is controlled the same whatever its scale. A zero
+    seed needs no control.
+
+    Args:
+        err: The embedded error's tangent.
+        largest: Running maximum of the tangent's absolute value, by component.
+        seed: The seed's size in natural units.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance of the state.
+    """
+    weight = rtol * largest + atol * seed
+    return jnp.where(seed > 0, mean_square(err * (1.0 / weight)), 0.0)
+
+
+def attempt_norm(spec: SolveSpec, y: Array, step: Step, rtol: Array, atol: Array) -> Array:
+    """Return the squared error norm of an attempt; with fixed steps, whether it is finite."""
+    if spec.adaptive:
+        return error_norm(step.err, y, step.y1, rtol, atol)
+    return jnp.sum(jnp.abs(step.y1))

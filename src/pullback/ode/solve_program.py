@@ -1,0 +1,187 @@
+"""The solve of one trajectory as a lane program.
+
+Its results are the end state, the raw time reached, status and counts, and the saved rows. What
+follows from them by arithmetic (times of rows, statistics) is left to `solve_lanes`, outside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from pullback.core.compat import Zero, zero_tangent
+from pullback.core.status import Status
+from pullback.core.typing import Array, MaybeArray
+from pullback.lanes.loop import lane_while
+from pullback.lanes.program import LaneCall, LaneProgram
+from pullback.ode.maps import StepMaps
+from pullback.ode.mesh import Mesh, MeshState
+from pullback.ode.norm import attempt_norm
+from pullback.ode.operands import differentiable, unflatten_operands
+from pullback.ode.rows import StepRows, TimeRows
+from pullback.ode.spec import SolveOperands, SolveSpec
+from pullback.ode.start import first_step, make_mesh, tolerances
+from pullback.ode.tangent_program import TangentProgram
+
+__all__ = ["SolveProgram", "SolveResult"]
+
+
+class SolveResult(NamedTuple):
+    """What the lane program returns, in order.
+
+    Attributes:
+        y_end: State at the last good point.
+        t_end: Its time.
+        status: Status code.
+        n_attempts: Tried steps.
+        n_accepted: Accepted steps.
+        n_saved: Real rows; None when only the end is saved.
+        y_rows: Saved states; None when only the end is saved.
+        t_rows: Their times; None unless every step is saved.
+    """
+
+    y_end: Array
+    t_end: Array
+    status: Array
+    n_attempts: Array
+    n_accepted: Array
+    n_saved: MaybeArray
+    y_rows: MaybeArray
+    t_rows: MaybeArray
+
+
+# Where `y_end` and `y_rows` stand among the results.
+_Y_PLACES = (SolveResult._fields.index("y_end"), SolveResult._fields.index("y_rows"))
+
+
+class _State(NamedTuple):
+    mesh: MeshState
+    y: Array
+    k1: MaybeArray
+    cursor: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SolveProgram(LaneProgram):
+    """Solve one trajectory.
+
+    Attributes:
+        spec: What is solved, and how.
+    """
+
+    spec: SolveSpec
+
+    def __call__(self, *operands: Array) -> tuple[Array, ...]:
+        """Return the parts of `SolveResult` that there are."""
+        result = _solve(self.spec, unflatten_operands(operands))
+        return tuple(value for value in result if value is not None)
+
+    def jvp(
+        self, call: LaneCall, primals: Sequence[Array], tangents: Sequence[Any]
+    ) -> tuple[list[Array], list[Any]]:
+        """Return the plain solve, and the tangents from a sweep of their own.
+
+        The value never depends on whether it is differentiated.
+        """
+        outs = call.bind(self, primals, call.batched, call.reduced)
+        dots: list[Any] = [zero_tangent(jax.typeof(out)) for out in outs]
+        allowed = differentiable(self.spec)
+        active = tuple(a and type(t) is not Zero for a, t in zip(allowed, tangents, strict=True))
+        if any(active):
+            places = _Y_PLACES if self.spec.save != "final" else _Y_PLACES[:1]
+            moving = [i for i, a in enumerate(active) if a]
+            found = call.bind(
+                TangentProgram(self.spec, active),
+                [*primals, *(tangents[i] for i in moving)],
+                call.batched + tuple(call.batched[i] for i in moving),
+                tuple(call.reduced[place] for place in places),
+            )
+            for place, dot in zip(places, found, strict=True):
+                dots[place] = dot
+        return outs, dots
+
+
+def _solve(spec: SolveSpec, operands: SolveOperands) -> SolveResult:
+    tableau = spec.method.tableau
+    mesh = make_mesh(spec, operands)
+    rtol, atol = tolerances(operands)
+    rows = _make_rows(spec, operands, mesh)
+
+    maps = StepMaps(spec)
+
+    def body(s: _State) -> _State:
+        h, is_last = mesh.propose(s.mesh)
+        step = maps.step(s.mesh.t, s.y, h, s.k1, *operands.theta)
+        after, accept = mesh.decide(s.mesh, h, is_last, attempt_norm(spec, s.y, step, rtol, atol))
+        y = jnp.where(accept, step.y1, s.y)
+        k1 = jnp.where(accept, step.stages[-1], s.k1) if tableau.fsal else None
+        cursor = s.cursor
+        if isinstance(rows, TimeRows):
+
+            def row_of(time: Array, index: Array) -> tuple[Array, Array, Array]:
+                rest = (*step.stages, *operands.theta)
+                return maps.row(time, s.mesh.t, s.y, h, *rest), y, y
+
+            cursor = rows.save(s.cursor, after, row_of)
+        elif rows is not None:
+            rows.save(s.mesh, after, (y, after.t), (y, after.t))
+        return _State(after, y, k1, cursor)
+
+    init = _init(spec, operands, mesh, rows)
+    end = lane_while(lambda s: ~s.mesh.done, body, init)
+    return _result(spec, operands, mesh, rows, end)
+
+
+def _make_rows(spec: SolveSpec, operands: SolveOperands, mesh: Mesh) -> Any:
+    shape = (spec.n_saves, spec.field.n)
+    if spec.save == "times":
+        return TimeRows(mesh, operands.saveat, jax.new_ref(lax.empty(shape, spec.dtype)))
+    if spec.save == "steps":
+        y_rows = jax.new_ref(lax.empty(shape, spec.dtype))
+        return StepRows((y_rows, jax.new_ref(lax.empty(shape[:1], spec.dtype))))
+    return None
+
+
+def _init(spec: SolveSpec, operands: SolveOperands, mesh: Mesh, rows: Any) -> _State:
+    h: MaybeArray = None
+    k1: MaybeArray = None
+    if spec.adaptive or spec.method.tableau.fsal:
+        k1 = spec.field(mesh.t0, operands.y0, operands.theta)
+    if spec.adaptive:
+        h = first_step(spec, operands, mesh, k1)
+    if not spec.method.tableau.fsal:
+        k1 = None
+    cursor = rows.start() if isinstance(rows, TimeRows) else None
+    return _State(mesh.start(h), operands.y0, k1, cursor)
+
+
+def _result(
+    spec: SolveSpec, operands: SolveOperands, mesh: Mesh, rows: Any, end: _State
+) -> SolveResult:
+    # With t0 == t1 the one pass through the loop is not a step, and cannot fail.
+    is_empty = mesh.t0 == mesh.t1
+    counts = jnp.where(is_empty | jnp.isnan(mesh.t1), np.int32(0), np.int32(1))
+    status = jnp.where(is_empty, np.int32(Status.success), mesh.status(end.mesh))
+    n_saved = y_rows = t_rows = None
+    if isinstance(rows, TimeRows):
+        n_saved = jnp.where(is_empty, np.int32(spec.n_saves), end.cursor.n_saved)
+        y_rows = jax.freeze(rows.ref)
+    elif rows is not None:
+        n_saved = end.mesh.n_accepted * counts
+        y_rows, t_rows = (jax.freeze(ref) for ref in rows.refs)
+    return SolveResult(
+        y_end=end.y,
+        t_end=end.mesh.t,
+        status=status,
+        n_attempts=end.mesh.n_attempts * counts,
+        n_accepted=end.mesh.n_accepted * counts,
+        n_saved=n_saved,
+        y_rows=y_rows,
+        t_rows=t_rows,
+    )

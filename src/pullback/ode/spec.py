@@ -1,0 +1,167 @@
+"""What one solve is: the static description, the traced operands and the result of one trajectory.
+
+`SolveSpec` holds everything a lane program is specialised for and is hashable by content, so that
+two solves of the same problem share one compiled program. `SolveOperands` are its arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from pullback.core.typing import Array
+from pullback.ode.controller import PIController
+from pullback.ode.field import FlatField
+from pullback.ode.methods import ExplicitRungeKutta
+
+__all__ = ["DiscreteAdjoint", "LaneSolution", "SaveMode", "SolveOperands", "SolveSpec"]
+
+SaveMode = Literal["final", "times", "steps"]
+_ON_UNRESOLVED = ("warn", "error", "nan", "refine")
+_SAVE_MODES = ("final", "times", "steps")
+
+
+@dataclass(frozen=True)
+class DiscreteAdjoint:
+    """Reverse mode by the exact adjoint of the executed steps, with control of the mesh for it.
+
+    Attributes:
+        resolve: Carry one tangent in the adjoint's forward sweep and control its error too, so
+            that the mesh resolves the gradient and not only the state.
+        slack: How much larger than the tolerance the tangent's error may be; None chooses
+            `clip(1e-4 / rtol, 1, 10)`.
+        on_unresolved: What to do when the gradient's estimated error is above one per cent.
+        tape: Rows of accepted steps kept per trajectory in flight; longer runs are recomputed in
+            segments of this length. None keeps every step.
+        scheme: Reserved for checkpointing between segments.
+        storage: Reserved for checkpointing between segments.
+    """
+
+    resolve: bool = True
+    slack: float | None = None
+    on_unresolved: Literal["warn", "error", "nan", "refine"] = "warn"
+    tape: int | None = 1024
+    scheme: Any = None
+    storage: Any = None
+
+    def __post_init__(self) -> None:
+        if self.on_unresolved not in _ON_UNRESOLVED:
+            raise ValueError(
+                f"`on_unresolved` must be one of {', '.join(map(repr, _ON_UNRESOLVED))}, "
+                f"got {self.on_unresolved!r}."
+            )
+        if self.slack is not None and not self.slack > 0:
+            raise ValueError(f"`slack` must be positive or None, got {self.slack!r}.")
+        if self.tape is not None and self.tape < 1:
+            raise ValueError(
+                f"`tape` must be a positive number of rows or None for an unbounded tape, "
+                f"got {self.tape!r}."
+            )
+
+
+@dataclass(frozen=True)
+class SolveSpec:
+    """Everything static about the solve of one trajectory.
+
+    Attributes:
+        field: The traced vector field.
+        method: The Runge-Kutta method.
+        adaptive: Whether the step size follows the error estimate; needs `method.b_err`.
+        controller: Step-size controller of adaptive solves.
+        max_steps: Bound on attempts.
+        save: "final" (one row, the end), "times" (rows at `saveat`), "steps" (accepted steps).
+        n_saves: Rows of the saved arrays; 1 for "final".
+        dtype: Floating dtype of state and time.
+        adjoint: Options of reverse mode.
+        automatic_dt: Whether a NaN in `dt` selects the automatic first step. With False the
+            code for it is left out and `dt` must be finite.
+        limit_dt: Whether `dt_max` is applied. With False the code for it is left out.
+    """
+
+    field: FlatField
+    method: ExplicitRungeKutta
+    adaptive: bool
+    controller: PIController
+    max_steps: int
+    save: SaveMode
+    n_saves: int
+    dtype: np.dtype
+    adjoint: DiscreteAdjoint = dataclasses.field(default_factory=DiscreteAdjoint)
+    automatic_dt: bool = True
+    limit_dt: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if self.save not in _SAVE_MODES:
+            raise ValueError(f"`save` must be one of {_SAVE_MODES}, got {self.save!r}.")
+        if self.save == "final" and self.n_saves != 1:
+            raise ValueError(f"`n_saves` must be 1 when only the end is saved, got {self.n_saves}.")
+        if self.max_steps < 1:
+            raise ValueError(f"`max_steps` must be at least 1, got {self.max_steps}.")
+        if self.adaptive and self.method.tableau.b_err is None:
+            raise ValueError(
+                f"`method` {self.method.tableau.name} has no error estimate, so it cannot choose "
+                f"its step size: give `dt`, or use a method that has one (Tsit5)."
+            )
+
+
+class SolveOperands(NamedTuple):
+    """The arrays of one solve, for one trajectory (a leading axis under `jax.vmap`).
+
+    Attributes:
+        y0: Initial state, `(n,)`.
+        t0: Initial time.
+        t1: Final time; may be smaller than `t0`.
+        saveat: Save times in the direction of integration, `(n_saves,)`; empty `(0,)` unless the
+            spec saves at "times".
+        dt: Step size of a fixed-step solve or first step of an adaptive one (magnitude; the sign
+            is taken from `t1 - t0`); NaN selects the automatic first step.
+        rtol: Relative tolerance, `()` or `(n,)`.
+        atol: Absolute tolerance, `()` or `(n,)`.
+        dt_max: Largest step (magnitude); used where the spec limits the step.
+        probe: Three zeros. Its cotangent carries out of a reverse pass, summed over trajectories:
+            how many gradients are unresolved, the squared estimated error, the squared scale.
+        theta: Parameter leaves and arrays the vector field closes over.
+    """
+
+    y0: Array
+    t0: Array
+    t1: Array
+    saveat: Array
+    dt: Array
+    rtol: Array
+    atol: Array
+    dt_max: Array
+    probe: Array
+    theta: tuple[Array, ...]
+
+
+class LaneSolution(NamedTuple):
+    """The result of one trajectory (a leading axis under `jax.vmap`).
+
+    Attributes:
+        t: Times of the saved rows, `(n_saves,)`; rows beyond the last good point repeat it.
+        y: Saved states, `(n_saves, n)`.
+        t_end: Time of the last good point.
+        y_end: State at the last good point, `(n,)`.
+        status: `Status` code.
+        n_saved: How many rows are real.
+        n_attempts: Tried steps.
+        n_accepted: Accepted steps.
+        n_rejected: Rejected steps.
+        n_rhs: Evaluations of the vector field.
+    """
+
+    t: Array
+    y: Array
+    t_end: Array
+    y_end: Array
+    status: Array
+    n_saved: Array
+    n_attempts: Array
+    n_accepted: Array
+    n_rejected: Array
+    n_rhs: Array

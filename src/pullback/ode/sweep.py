@@ -1,0 +1,265 @@
+"""A forward sweep that carries a tangent along, with the tangent's error under control.
+
+One attempt is `jax.jvp` of ONE step: the embedded error comes out with a tangent of its own,
+which estimates the error of the carried tangent, for any method. The tangent program uses it
+with the caller's seed, the adjoint's forward sweep with random signs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from pullback.core.typing import Array, MaybeArray
+from pullback.ode.maps import StepMaps
+from pullback.ode.mesh import Mesh, MeshState, frozen
+from pullback.ode.norm import attempt_norm, tangent_norm
+from pullback.ode.partial_ad import push_forward
+from pullback.ode.spec import SolveOperands, SolveSpec
+from pullback.ode.start import first_step, make_mesh, tolerances
+from pullback.ode.step import Step
+
+__all__ = [
+    "Attempt",
+    "Seed",
+    "Sweep",
+    "SweepState",
+    "make_sweep",
+    "natural_unit",
+    "seed_size",
+]
+
+
+# A tangent loses control this many smallest steps before the step size runs out: enough for one
+# more rejection.
+_ROOM = 16.0
+
+
+class Seed(NamedTuple):
+    """Tangents of a solve's inputs; None where zero.
+
+    Attributes:
+        y0: Of the initial state.
+        t0: Of the initial time.
+        theta: Of the entries of theta.
+    """
+
+    y0: MaybeArray
+    t0: MaybeArray
+    theta: tuple[MaybeArray, ...]
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing moves."""
+        return self.y0 is None and self.t0 is None and all(d is None for d in self.theta)
+
+
+class SweepState(NamedTuple):
+    """What a sweep carries.
+
+    Attributes:
+        mesh: The mesh.
+        y: State.
+        k1: First stage of the next step; None unless FSAL.
+        v: Tangent of y; None without a tangent.
+        k1_dot: Tangent of k1.
+        largest: Running maximum of |v| by component; None without control.
+        is_controlled: Whether the tangent still has a say in the step size; None without control.
+    """
+
+    mesh: MeshState
+    y: Array
+    k1: MaybeArray
+    v: MaybeArray
+    k1_dot: MaybeArray
+    largest: MaybeArray
+    is_controlled: MaybeArray
+
+
+class Attempt(NamedTuple):
+    """One attempt of a sweep.
+
+    Attributes:
+        t: Where it starts.
+        h: Its size.
+        t_dot: Tangent of t, the negative of h's; None if t0 does not move.
+        step: The step.
+        dot: Its tangent, a `Step`; None without a tangent.
+        accept: Whether it counts.
+        is_last: Whether it aims at the end.
+    """
+
+    t: Array
+    h: Array
+    t_dot: MaybeArray
+    step: Step
+    dot: Any
+    accept: Array
+    is_last: Array
+
+
+def controlled_attempts(spec: SolveSpec) -> int:
+    """Return how many attempts a tangent may control: a mesh for it is finer than the state's."""
+    return max(spec.max_steps, min(4 * spec.max_steps, 10_000))
+
+
+def natural_unit(operands: SolveOperands) -> Array:
+    """Return atol / rtol, where a component's size stops to matter relative to itself."""
+    rtol, atol = frozen(operands.rtol), frozen(operands.atol)
+    return jnp.where(rtol > 0, atol / jnp.where(rtol > 0, rtol, 1.0), 1.0)
+
+
+def seed_size(seed: Seed, operands: SolveOperands, k1: Array) -> Array:
+    """Return the largest component of a seed in natural units: sigma0 of the tangent norm."""
+    tiny = float(jnp.finfo(operands.y0.dtype).tiny)
+    unit = jnp.maximum(natural_unit(operands) + jnp.abs(frozen(operands.y0)), tiny)
+    sizes = [jnp.zeros((), unit.dtype)]
+    if seed.y0 is not None:
+        sizes.append(jnp.max(jnp.abs(frozen(seed.y0)) / unit))
+    if seed.t0 is not None:
+        sizes.append(jnp.abs(frozen(seed.t0)) * jnp.max(jnp.abs(frozen(k1)) / unit))
+    for dot, value in zip(seed.theta, operands.theta, strict=True):
+        if dot is not None and dot.size:
+            size = jnp.abs(frozen(value))
+            relative = jnp.abs(frozen(dot)) / jnp.where(size == 0, 1.0, size)
+            sizes.append(jnp.max(relative).astype(unit.dtype))
+    largest = sizes[0]
+    for size in sizes[1:]:
+        largest = jnp.maximum(largest, size)
+    return largest
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sweep:
+    """The forward sweep of one trajectory with a tangent.
+
+    Attributes:
+        spec: What is solved.
+        operands: Its arrays.
+        mesh: Constants of its mesh.
+        seed: The tangent's start.
+        slack: How much larger than the tolerance the tangent's error may be; None: no control.
+        t0_shift: t0 minus its frozen self: zero with t0's derivative, for second derivatives;
+            None without.
+        size: The seed's size in natural units; None without control.
+    """
+
+    spec: SolveSpec
+    operands: SolveOperands
+    mesh: Mesh
+    seed: Seed
+    slack: Array | float | None
+    t0_shift: MaybeArray
+    size: MaybeArray
+
+    @property
+    def maps(self) -> StepMaps:
+        """The maps that are differentiated."""
+        return StepMaps(self.spec)
+
+    def attempt(self, s: SweepState) -> tuple[SweepState, Attempt]:
+        """Try one step."""
+        h, is_last = self.mesh.propose(s.mesh)
+        is_first = s.mesh.n_accepted == 0
+        t, h_in = self.shifted(s.mesh.t, h, is_first)
+        t_dot = None if self.seed.t0 is None else jnp.where(is_first, self.seed.t0, 0.0)
+        step, dot = self._step(s, t, h_in, t_dot)
+        rtol, atol = tolerances(self.operands)
+        q2 = q2_state = frozen(attempt_norm(self.spec, s.y, step, rtol, atol))
+        largest = s.largest
+        if self.slack is not None:
+            reach = jnp.maximum(jnp.abs(frozen(s.v)), jnp.abs(frozen(dot.y1)))
+            largest = jnp.maximum(s.largest, reach)
+            q2_dot = tangent_norm(frozen(dot.err), largest, self.size, rtol, atol)
+            q2_dot = q2_dot * (1.0 / (self.slack * self.slack))
+            q2 = jnp.maximum(q2_state, jnp.where(s.is_controlled, q2_dot, 0.0))
+        after, accept = self.mesh.decide(s.mesh, h, is_last, q2)
+        new = self._arrived(step, dot, largest)
+        old = (s.y, s.k1, s.v, s.k1_dot, s.largest)
+        y, k1, v, k1_dot, largest = map(functools.partial(_choose, accept), new, old)
+        control = self._keeps_control(s, after, accept, q2_state)
+        state = SweepState(after, y, k1, v, k1_dot, largest, control)
+        return state, Attempt(t, h_in, t_dot, step, dot, accept, is_last)
+
+    def _keeps_control(
+        self, s: SweepState, after: MeshState, accept: Array, q2_state: Array
+    ) -> MaybeArray:
+        """Give up control where the tangent alone would end what the solve itself survives.
+
+        The rest of the sweep then has the state's own mesh, and the gradient's estimated error
+        says what that cost.
+        """
+        if self.slack is None:
+            return None
+        is_tangents_reject = ~accept & (q2_state <= 1.0)
+        is_late = after.n_attempts >= controlled_attempts(self.spec)
+        is_stuck = is_tangents_reject & ~self.mesh.has_room(after, _ROOM)
+        return s.is_controlled & ~(is_late | is_stuck)
+
+    def shifted(self, t: Array, h: Array, is_first: Array) -> tuple[Array, Array]:
+        """Give the first step its dependence on t0: it starts there and ends where it ends."""
+        if self.t0_shift is None:
+            return t, h
+        shift = jnp.where(is_first, self.t0_shift, 0.0)
+        return t + shift, h - shift
+
+    def _step(self, s: SweepState, t: Array, h: Array, t_dot: MaybeArray) -> tuple[Step, Any]:
+        primals = (t, s.y, h, s.k1, *self.operands.theta)
+        if s.v is None:
+            return self.maps.step(*primals), None
+        h_dot = None if t_dot is None else -t_dot
+        tangents = (t_dot, s.v, h_dot, s.k1_dot, *self.seed.theta)
+        return push_forward(self.maps.step, primals, tangents)
+
+    def _arrived(self, step: Step, dot: Step | None, largest: MaybeArray) -> tuple[Any, ...]:
+        is_fsal = self.spec.method.tableau.fsal
+        k1 = step.stages[-1] if is_fsal else None
+        if dot is None:
+            return step.y1, k1, None, None, largest
+        return step.y1, k1, dot.y1, dot.stages[-1] if is_fsal else None, largest
+
+
+def make_sweep(
+    spec: SolveSpec,
+    operands: SolveOperands,
+    seed: Seed,
+    slack: Array | float | None,
+    t0_shift: MaybeArray,
+    done: Array | bool = False,
+) -> tuple[Sweep, SweepState]:
+    """Return a sweep and its state before the first attempt."""
+    is_fsal = spec.method.tableau.fsal
+    slack = None if seed.is_zero else slack
+    limit = spec.max_steps if slack is None else controlled_attempts(spec) + spec.max_steps
+    mesh = make_mesh(spec, operands, limit)
+    start = mesh.t0 if t0_shift is None else mesh.t0 + t0_shift
+    k1: MaybeArray = None
+    k1_dot = v = h = size = k1
+    maps = StepMaps(spec)
+    primals = (start, operands.y0, *operands.theta)
+    if not seed.is_zero:
+        v = jnp.zeros_like(operands.y0) if seed.y0 is None else seed.y0
+        k1, k1_dot = push_forward(maps.slope, primals, (seed.t0, seed.y0, *seed.theta))
+    elif spec.adaptive or is_fsal:
+        k1 = maps.slope(*primals)
+    if spec.adaptive:
+        h = first_step(spec, operands, mesh, k1)
+    if slack is not None:
+        size = seed_size(seed, operands, k1)
+    sweep = Sweep(spec, operands, mesh, seed, slack, t0_shift, size)
+    return sweep, SweepState(
+        mesh=mesh.start(h, done),
+        y=operands.y0,
+        k1=k1 if is_fsal else None,
+        v=v,
+        k1_dot=k1_dot if is_fsal else None,
+        largest=None if slack is None else jnp.abs(frozen(v)),
+        is_controlled=None if slack is None else jnp.ones((), bool),
+    )
+
+
+def _choose(accept: Array, new: MaybeArray, old: MaybeArray) -> MaybeArray:
+    return None if old is None else jnp.where(accept, new, old)

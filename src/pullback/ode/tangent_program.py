@@ -1,0 +1,211 @@
+"""Forward mode: the tangent of a solve as a lane program of its own.
+
+Its body is `jax.jvp` of one step, with the tangent's error in the step control, on a mesh of
+its own. It is linear in its tangents, and its transpose is the adjoint program.
+
+Conventions (the mesh is frozen, the ends absorb): the first step starts at t0 and ends where it
+ends, the last step ends at t1; a saved row moves with its time along the vector field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from pullback.core.compat import Zero
+from pullback.core.typing import Array, MaybeArray
+from pullback.lanes.loop import lane_while
+from pullback.lanes.program import JvpProgram, LaneCall, LaneProgram
+from pullback.ode.adjoint_program import transpose_tangent
+from pullback.ode.mesh import frozen
+from pullback.ode.operands import NO_TIMES, MovingTimes, moving_times, unflatten_operands
+from pullback.ode.partial_ad import push_forward
+from pullback.ode.rows import StepRows, TimeRows, row_at
+from pullback.ode.spec import SolveOperands, SolveSpec
+from pullback.ode.sweep import Attempt, Seed, Sweep, SweepState, make_sweep
+
+__all__ = ["TangentProgram"]
+
+
+class _LastStep(NamedTuple):
+    """The step that arrives at t1, kept where t1 moves."""
+
+    t: Array
+    y: Array
+    h: Array
+    v: MaybeArray
+    t_dot: MaybeArray
+
+
+class _State(NamedTuple):
+    sweep: SweepState
+    cursor: Any
+    last: _LastStep | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TangentProgram(LaneProgram):
+    """Tangents of `y_end` and, where rows are saved, of `y_rows`.
+
+    Operands are those of the solve, then one tangent for each active one.
+
+    Attributes:
+        spec: What is solved.
+        active: Which operands of the solve have a tangent.
+        moving: By which times the program itself is to be differentiated.
+    """
+
+    spec: SolveSpec
+    active: tuple[bool, ...]
+    moving: MovingTimes = NO_TIMES
+
+    def __call__(self, *flat: Array) -> tuple[Array, ...]:
+        """Return the tangents of one trajectory."""
+        n = len(self.active)
+        operands = unflatten_operands(flat[:n])
+        given = iter(flat[n:])
+        tangents = unflatten_operands([next(given) if a else None for a in self.active])
+        seed = Seed(tangents.y0, tangents.t0, tangents.theta)
+        # Rows after every step are rows of the solve's own mesh, which control would change.
+        is_controlled = self.spec.adaptive and self.spec.save != "steps"
+        t0_shift = operands.t0 - frozen(operands.t0) if self.moving.t0 else None
+        sweep, start = make_sweep(
+            self.spec, operands, seed, 1.0 if is_controlled else None, t0_shift
+        )
+        run = _TangentSweep(sweep, tangents, self.moving)
+        end, rows = run.run(start)
+        y_end = run.end_tangent(end)
+        return (y_end,) if rows is None else (y_end, rows)
+
+    def jvp(
+        self, call: LaneCall, primals: Sequence[Array], tangents: Sequence[Any]
+    ) -> tuple[list[Array], list[Any]]:
+        """Return the tangent, and its own: `jax.jvp` of the whole program, mesh frozen."""
+        outs = call.bind(self, primals, call.batched, call.reduced)
+        moves = tuple(type(t) is not Zero for t in tangents)
+        program = dataclasses.replace(self, moving=moving_times(moves[: len(self.active)]))
+        return outs, self._tangent_outs(call, JvpProgram(program, moves), primals, tangents, outs)
+
+    def transpose(
+        self, call: LaneCall, cotangents: Sequence[Any], operands: Sequence[Any]
+    ) -> list[Any]:
+        """Return the tangents' cotangents, by the adjoint program."""
+        return transpose_tangent(self.spec, self.active, call, cotangents, operands)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _TangentSweep:
+    sweep: Sweep
+    tangents: SolveOperands
+    moving: MovingTimes
+
+    def run(self, start: SweepState) -> tuple[_State, MaybeArray]:
+        """Sweep from start to end; return the last state and the rows."""
+        rows = self._make_rows()
+
+        def body(s: _State) -> _State:
+            after, attempt = self.sweep.attempt(s.sweep)
+            cursor = s.cursor
+            if isinstance(rows, TimeRows):
+                row_of = self._row_of(s.sweep, after, attempt)
+                cursor = rows.save(s.cursor, after.mesh, row_of)
+            elif rows is not None:
+                still = jnp.zeros_like(after.y)
+                moved = still if after.v is None else after.v
+                rows.save(s.sweep.mesh, after.mesh, (moved,), (still,))
+            return _State(after, cursor, self._last_step(s, attempt))
+
+        cursor = rows.start() if isinstance(rows, TimeRows) else None
+        init = _State(start, cursor, self._no_last_step(start))
+        end = lane_while(lambda s: ~s.sweep.mesh.done, body, init)
+        if rows is None:
+            return end, None
+        ref = rows.ref if isinstance(rows, TimeRows) else rows.refs[0]
+        return end, jax.freeze(ref)
+
+    def end_tangent(self, end: _State) -> Array:
+        """Return the tangent of `y_end`."""
+        sweep = self.sweep
+        v = jnp.zeros_like(end.sweep.y) if end.sweep.v is None else end.sweep.v
+        if end.last is not None:
+            reached = sweep.mesh.has_reached_end(end.sweep.mesh)
+            v = jnp.where(reached, self._through_last_step(end.last), v)
+        return v
+
+    def _make_rows(self) -> TimeRows | StepRows | None:
+        spec = self.sweep.spec
+        if spec.save == "final":
+            return None
+        ref = jax.new_ref(lax.empty((spec.n_saves, spec.field.n), spec.dtype))
+        if spec.save == "times":
+            return TimeRows(self.sweep.mesh, self.sweep.operands.saveat, ref)
+        return StepRows((ref,))
+
+    def _row_of(self, before: SweepState, after: SweepState, attempt: Attempt) -> Any:
+        sweep, saveat_dot = self.sweep, self.tangents.saveat
+
+        def moved(time: Array, index: Array, y: Array, v: MaybeArray) -> Array:
+            if saveat_dot is not None:
+                slope = sweep.spec.field(time, y, sweep.operands.theta)
+                shift = slope * row_at(saveat_dot, index)
+                v = shift if v is None else v + shift
+            return jnp.zeros_like(y) if v is None else v
+
+        def row_of(time: Array, index: Array) -> tuple[Array, Array, Array]:
+            inside = moved(time, index, *self._inside(before, attempt, time))
+            end = moved(time, index, *self._at_end(after, time))
+            return inside, end, jnp.zeros_like(inside)
+
+        return row_of
+
+    def _inside(
+        self, before: SweepState, attempt: Attempt, time: Array
+    ) -> tuple[Array, MaybeArray]:
+        """Return the state at a time inside a step, and its tangent at fixed time."""
+        sweep, step = self.sweep, attempt.step
+        primals = (time, attempt.t, before.y, attempt.h, *step.stages, *sweep.operands.theta)
+        if attempt.dot is None:
+            return sweep.maps.row(*primals), None
+        h_dot = None if attempt.t_dot is None else -attempt.t_dot
+        tangents = (None, attempt.t_dot, before.v, h_dot, *attempt.dot.stages, *sweep.seed.theta)
+        return push_forward(sweep.maps.row, primals, tangents)
+
+    def _at_end(self, after: SweepState, time: Array) -> tuple[Array, MaybeArray]:
+        """Return the state at a step's end, as its time moves, and its tangent at fixed time."""
+        if not self.moving.saveat or after.v is None:
+            return after.y, after.v
+        tangents = (None, after.v, *self.sweep.seed.theta)
+        primals = (time, after.y, *self.sweep.operands.theta)
+        return push_forward(self.sweep.maps.end_row, primals, tangents)
+
+    def _no_last_step(self, start: SweepState) -> _LastStep | None:
+        if self.tangents.t1 is None and not self.moving.t1:
+            return None
+        zero = jnp.zeros((), start.y.dtype)
+        t_dot = None if self.sweep.seed.t0 is None else zero
+        return _LastStep(start.mesh.t, start.y, zero, start.v, t_dot)
+
+    def _last_step(self, s: _State, attempt: Attempt) -> _LastStep | None:
+        if s.last is None:
+            return None
+        new = _LastStep(attempt.t, s.sweep.y, attempt.h, s.sweep.v, attempt.t_dot)
+        return jax.tree.map(lambda a, b: jnp.where(attempt.accept, a, b), new, s.last)
+
+    def _through_last_step(self, last: _LastStep) -> Array:
+        """Take the last step again, with its end at t1 as t1 moves."""
+        operands, seed = self.sweep.operands, self.sweep.seed
+        h = last.h + (operands.t1 - frozen(operands.t1)) if self.moving.t1 else last.h
+        h_dot = self.tangents.t1
+        if last.t_dot is not None:
+            h_dot = -last.t_dot if h_dot is None else h_dot - last.t_dot
+        tangents = (last.t_dot, last.v, h_dot, *seed.theta)
+        if all(tangent is None for tangent in tangents):
+            return jnp.zeros_like(last.y)
+        return push_forward(self.sweep.maps.arrive, (last.t, last.y, h, *operands.theta), tangents)[
+            1
+        ]
