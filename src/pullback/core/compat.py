@@ -26,6 +26,7 @@ __all__ = [
     "primitive_transposes",
     "register_lowering",
     "rule_parts",
+    "scan_counts",
     "user_line",
     "zero_tangent",
 ]
@@ -91,3 +92,11 @@ def user_line(source: Any) -> str | None:
     if frame is None:
         return None
     return f"{frame.file_name}:{frame.start_line} ({frame.function_name})"
+
+
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """Return the numbers of constants and of carried arrays of a `scan` equation."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].elts  # jax 0.12 keeps the trees of the three groups
+    return len(consts.vals), len(carry.vals)

@@ -5,7 +5,7 @@ Additions here are never fused and products never remembered: the functions rely
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,14 @@ class FloatView:
         as_list = (lambda: [slow()]) if single else slow
         merged = self.builder.when_any(mask, as_list, [fast] if single else list(fast))
         return merged[0] if single else merged
+
+    def outlined(
+        self, name: str, function: Callable[..., Sequence[Value]], *operands: Value
+    ) -> list[Value]:
+        """Return ``function(self, *operands)`` by a call: for large code that seldom runs."""
+        return self.builder.outlined(
+            f"{name}_{self.dtype}", lambda *inner: list(function(self, *inner)), operands
+        )
 
     def gather_row(self, name: str, table: np.ndarray, index: Value) -> list[Value]:
         """Return the numbers in row `index` of a constant table."""

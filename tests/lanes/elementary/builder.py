@@ -158,6 +158,10 @@ class LlvmView:
     def iselect(self, mask: Any, i: Any, j: Any) -> Any:
         return self._count(self.emit.select(mask, self.ic(i), self.ic(j)))
 
+    def outlined(self, name: str, function: Callable[..., Any], *operands: Any) -> Any:
+        """Emit in place."""
+        return function(self, *operands)
+
     def when_any(self, mask: Any, slow: Callable[[], Any], fast: Any) -> Any:
         """Return `slow()` in lanes of the mask, `fast` elsewhere; one value or a list of them."""
         if isinstance(fast, ir.Value):

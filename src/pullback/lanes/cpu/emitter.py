@@ -6,7 +6,7 @@ was emitted before, where it is still visible, is not emitted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,7 @@ class Emitter:
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = []
         self.functions: dict[str, str] = {}
+        self._outlined: dict[str, list[np.dtype]] = {}
         self.function = FunctionText("")
         self._seen: list[dict[tuple[str, ...], Value]] = [{}]
 
@@ -133,6 +134,47 @@ class Emitter:
             text = self.function.define(f"call {type_text} @{symbol}({args})")
             known = self._remember(key, Value(text, dtype, uniform=uniform))
         return known
+
+    def outlined(
+        self, name: str, emit: Callable[..., Sequence[Value]], operands: Sequence[Value]
+    ) -> list[Value]:
+        """Return `emit` of the operands by a call of a function that is emitted once per module."""
+        if name not in self._outlined:
+            self._outlined[name] = self._define(name, emit, operands)
+        dtypes = self._outlined[name]
+        kinds = [self.type_of(d) for d in dtypes]
+        arguments = ", ".join(f"{self.type_of(x.dtype)} {self.operand(x)}" for x in operands)
+        result = f"{{{', '.join(kinds)}}}"
+        bundle = self.function.define(f"call {result} @{name}({arguments})")
+        return [
+            Value(self.function.define(f"extractvalue {result} {bundle}, {i}"), dtype)
+            for i, dtype in enumerate(dtypes)
+        ]
+
+    def _define(
+        self, name: str, emit: Callable[..., Sequence[Value]], operands: Sequence[Value]
+    ) -> list[np.dtype]:
+        """Emit a function of its own and return the dtypes of its results."""
+        outer, seen = self.function, self._seen
+        names = [f"%arg{i}" for i in range(len(operands))]
+        kinds = [self.type_of(x.dtype) for x in operands]
+        self._seen = [{}]
+        self.function = FunctionText("")
+        arguments = [Value(n, x.dtype) for n, x in zip(names, operands, strict=True)]
+        results = list(emit(*arguments))
+        bundle, types = "poison", [self.type_of(r.dtype) for r in results]
+        result = f"{{{', '.join(types)}}}"
+        for i, (value, kind) in enumerate(zip(results, types, strict=True)):
+            part = f"{result} {bundle}, {kind} {self.operand(value)}, {i}"
+            bundle = self.function.define(f"insertvalue {part}")
+        self.function.emit(f"ret {result} {bundle}")
+        parameters = ", ".join(f"{k} {n}" for k, n in zip(kinds, names, strict=True))
+        self.function.header = (
+            f"define internal {result} @{name}({parameters}) noinline cold alignstack(64)"
+        )
+        self.functions[name] = str(self.function)
+        self.function, self._seen = outer, seen
+        return [r.dtype for r in results]
 
     def table(self, numbers: np.ndarray) -> str:
         """Place constant data in the module and return its symbol."""

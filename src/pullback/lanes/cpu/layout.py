@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.lanes.arrays import Arrays
+from pullback.lanes.arrays import REGISTER_LIMIT, Arrays
 from pullback.lanes.carries import lane_form
 from pullback.lanes.cpu.builder import SimdBuilder
 from pullback.lanes.cpu.phases import Phases, split
@@ -44,7 +44,13 @@ class Layout:
     """
 
     def __init__(
-        self, block: Block, batched: Sequence[bool], reduced: Sequence[bool], width: int
+        self,
+        block: Block,
+        batched: Sequence[bool],
+        reduced: Sequence[bool],
+        width: int,
+        *,
+        register_limit: int = REGISTER_LIMIT,
     ) -> None:
         self.width = width
         self.builder = SimdBuilder(width, register_bytes())
@@ -56,7 +62,8 @@ class Layout:
         self.batched = dict(zip(block.inputs, batched, strict=True))
         self.scratch = Scratch()
         self.addresses: dict[int, str] = {}
-        self.walk = Walk(self.builder, Arrays(self.builder, self._local_storage, self._region))
+        arrays = Arrays(self.builder, self._local_storage, self._region, register_limit)
+        self.walk = Walk(self.builder, arrays)
         self.reduced = [i for i, is_reduced in enumerate(reduced) if is_reduced]
         self.blocks = len(self.program.phases) > 1 or bool(self.reduced)
         self.capacity = self._block_size() if self.blocks else width

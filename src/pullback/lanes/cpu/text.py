@@ -81,6 +81,11 @@ class FunctionText:
         self._names = 0
         self._labels = 0
 
+    @property
+    def n_lines(self) -> int:
+        """Number of instructions and labels so far."""
+        return len(self.lines)
+
     def name(self) -> str:
         """Return a fresh SSA name."""
         self._names += 1

@@ -47,7 +47,9 @@ def reduce_quadrant(b: FloatView, a: Value) -> tuple[Value, Value, Value]:
     huge = b.mand(b.gt(a, COMMON_LIMIT[b.dtype]), b.lt(a, INF))
     if getattr(b, "gather_row", None) is None:
         return k, b.select(huge, NAN, r), r_low
-    k, r, r_low = b.when_any(huge, lambda: list(_reduce_huge(b, a)), [k, r, r_low])
+    k, r, r_low = b.when_any(
+        huge, lambda: list(b.outlined("reduce_huge", _reduce_huge, a)), [k, r, r_low]
+    )
     return k, r, r_low
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.core.compat import scan_counts
 from pullback.lanes.carries import add_edge, lane_form, make_carries
 from pullback.lanes.memory import Expression, Strided
 from pullback.lanes.program_ir import Block, Equation
@@ -135,7 +136,7 @@ def _takes(walk: Walk, which: Value, i: int, n: int) -> Value:
 def scan(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     """Run a loop of known length; short ones are unrolled."""
     p = equation.params
-    n_consts, n_carry, length = p["num_consts"], p["num_carry"], p["length"]
+    (n_consts, n_carry), length = scan_counts(p), p["length"]
     consts, carry = inputs[:n_consts], inputs[n_consts : n_consts + n_carry]
     xs = inputs[n_consts + n_carry :]
     (body,) = equation.blocks

@@ -289,6 +289,7 @@ _TABLE: dict[str, Maker] = {
     "round": _round,
     "is_finite": _is_finite,
     "square": _square,
+    "one_minus_square": lambda b, _: lambda x: b.subtract(b.constant(1, x.dtype), b.multiply(x, x)),
     "integer_pow": _integer_pow,
     "pow": _pow,
     "clamp": _clamp,
