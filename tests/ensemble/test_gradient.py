@@ -160,6 +160,18 @@ def test_an_unresolved_gradient_is_an_error_on_request(caplog):
         pb.value_and_grad(unresolved_loss("error"))(1.0)
 
 
+def test_a_warning_that_is_an_error_is_raised_itself():
+    with pytest.raises(pb.GradientUnresolvedWarning, match="Some gradients of a solve"):
+        pb.value_and_grad(unresolved_loss("warn"))(1.0)
+
+
+def test_an_unresolved_gradient_is_ignored_on_request():
+    _, grad, stats = pb.value_and_grad(unresolved_loss("ignore"))(1.0)
+    assert np.isfinite(grad)
+    assert int(stats.n_unresolved) == 1
+    assert not bool(stats.resolved)
+
+
 @pytest.mark.parametrize(
     "options", [{"dt": 0.1}, {"adjoint": pb.DiscreteAdjoint(resolve=False)}], ids=str
 )

@@ -203,6 +203,8 @@ REDUCTIONS = {
     "cumsum": (lambda x: jnp.cumsum(x, 1), 4),
     "cumprod": (lambda x: jnp.cumprod(x, 0), 4),
     "cummax": (lambda x: lax.cummax(x, 1, reverse=True), 0),
+    "cumsum_1d": (lambda x: jnp.cumsum(x[0]), 4),
+    "cummin_1d": (lambda x: lax.cummin(x[1], 0, reverse=True), 0),
     "sort": (lambda x: jnp.sort(x, axis=1), 0),
     "argsort": (lambda x: jnp.argsort(x, axis=1), 0),
     "norm": (lambda x: jnp.linalg.norm(x), 4),
@@ -288,6 +290,14 @@ def test_switch(rng):
     assert_same(
         lambda i, x: lax.switch(i, branches, x), rng.integers(-1, 6, N), floats(rng), ulps=4
     )
+
+
+def test_gradient_of_branches_with_different_operands(rng):
+    def program(x, p):
+        return lax.cond(x < 0.2, lambda x: -x * p, lambda x: jnp.sin(x), x)
+
+    # the branch that does not read p gives its cotangent as an array without contents
+    assert_same(jax.grad(program, (0, 1)), floats(rng), floats(rng), ulps=4)
 
 
 @pytest.mark.parametrize("length", [3, 300])

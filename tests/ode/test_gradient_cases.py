@@ -1,5 +1,7 @@
 """Gradients that other libraries are known to get wrong, with their right answers."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,7 +109,7 @@ def test_oscillator_beside_a_growing_mode():
         return sol.y_end[1] + 0.5 * sol.y_end[2]
 
     gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1)), (None, None, 0)))
-    with pytest.warns(GradientUnresolvedWarning, match="1 gradient"):
+    with pytest.warns(GradientUnresolvedWarning, match="Some gradients"):
         found, probe = gradients(jnp.ones(3), NO_PROBE, RTOLS)
         jax.effects_barrier()
     cos, sin = np.cos(150.0), np.sin(150.0)
@@ -182,31 +184,55 @@ class TestUnresolved:
 
     POINT = jnp.array([1.5, 1.0, 1.0, 3.0])
 
+    def end(self, action, p, probe, backend=FAST):
+        spec, operands = make_solve(
+            lotka_volterra,
+            jnp.array([1.0, 1.0]),
+            p,
+            (0.0, 10.0),
+            rtol=1e-3,
+            atol=1e-3,
+            adjoint=DiscreteAdjoint(on_unresolved=action),
+        )
+        return solve_lanes(spec, operands._replace(probe=probe), backend).y_end[0]
+
     def gradient(self, action, p, probe=NO_PROBE, backend=FAST):
-        def end(p, probe):
-            spec, operands = make_solve(
-                lotka_volterra,
-                jnp.array([1.0, 1.0]),
-                p,
-                (0.0, 10.0),
-                rtol=1e-3,
-                atol=1e-3,
-                adjoint=DiscreteAdjoint(on_unresolved=action),
-            )
-            return solve_lanes(spec, operands._replace(probe=probe), backend).y_end[0]
+        return jax.grad(lambda p, probe: self.end(action, p, probe, backend), argnums=(0, 1))(
+            p, probe
+        )
 
-        return jax.grad(end, argnums=(0, 1))(p, probe)
-
-    def test_warning_counts_over_a_batch(self):
+    def test_one_warning_for_a_batch(self):
         batch = jnp.stack([self.POINT, 0.5 * self.POINT, 1.001 * self.POINT])
         run = jax.jit(jax.vmap(lambda p: self.gradient("warn", p)))
         with pytest.warns(GradientUnresolvedWarning, match="estimated error") as caught:
             probe = run(batch)[1]
             jax.effects_barrier()
-        n = int(probe[:, 0].sum())
-        assert n >= 1
+        assert int(probe[:, 0].sum()) >= 1
         assert len(caught) == 1
-        assert str(caught[0].message).startswith(f"{n} gradient")
+        assert str(caught[0].message).startswith("Some gradients of a solve are unresolved: ")
+
+    def test_warning_is_shown_once_by_default(self):
+        run = jax.jit(lambda p: self.gradient("warn", p))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            for scale in (1.0, 1.0, 1.001):
+                assert float(run(scale * self.POINT)[1][0]) == 1.0
+            jax.effects_barrier()
+        assert [w.category for w in caught] == [GradientUnresolvedWarning]
+
+    def test_warning_as_error_names_itself(self):
+        with pytest.raises(Exception, match="GradientUnresolvedWarning: Some gradients of a solve"):
+            jax.block_until_ready(jax.jit(lambda p: self.gradient("warn", p))(self.POINT))
+            jax.effects_barrier()
+
+    def test_ignore_is_silent_and_changes_nothing(self):
+        (ignored, probe), poisoned = (
+            self.gradient("ignore", self.POINT),
+            self.gradient("nan", self.POINT),
+        )
+        assert float(probe[0]) == 1.0
+        assert np.isfinite(np.asarray(ignored)).all()
+        np.testing.assert_array_equal(probe, poisoned[1])
 
     def test_error_raises(self):
         with pytest.raises(Exception, match="GradientUnresolvedError") as caught:
@@ -221,7 +247,8 @@ class TestUnresolved:
         assert np.isnan(np.asarray(gradient[0])).all()
         assert np.isfinite(np.asarray(gradient[1])).all()
 
-    def test_refine_runs_again(self):
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_refine_runs_again(self, backend):
         exact = jax.jit(
             jax.jacfwd(
                 lambda p: solve(
@@ -229,6 +256,39 @@ class TestUnresolved:
                 ).y_end[0]
             )
         )(self.POINT)
-        found, probe = jax.jit(lambda p: self.gradient("refine", p, backend="array"))(self.POINT)
+        found, probe = jax.jit(lambda p: self.gradient("refine", p, backend=backend))(self.POINT)
         assert float(probe[0]) == 0.0
         assert relative(found * self.POINT, exact * self.POINT) < 0.5 * UNRESOLVED
+
+    def test_refine_runs_only_what_is_unresolved_again(self):
+        points = [self.POINT, 0.5 * self.POINT, 1.001 * self.POINT]
+        single = [self.gradient("refine", p) for p in points]
+        ignored = self.gradient("ignore", points[1])
+        assert float(ignored[1][0]) == 0.0
+        np.testing.assert_array_equal(single[1][0], ignored[0])
+        refined = jax.jit(jax.vmap(lambda p: self.gradient("refine", p)))(jnp.stack(points))
+        for i, (gradient, probe) in enumerate(single):
+            np.testing.assert_array_equal(refined[0][i], gradient)
+            np.testing.assert_array_equal(refined[1][i], probe)
+
+        def total(p, probe):
+            scales = jnp.array([1.0, 0.5, 1.001])
+            # One vjp of the ensemble: gradients of shared parameters are summed by the executor.
+            return jax.vjp(
+                lambda p, probe: jax.vmap(lambda s: self.end("refine", s * p, probe))(scales),
+                p,
+                probe,
+            )[1](jnp.ones(3))
+
+        gradient, probe = jax.jit(total)(self.POINT, NO_PROBE)
+        expected = sum(s * g for s, (g, _) in zip((1.0, 0.5, 1.001), single, strict=True))
+        assert_close(gradient, expected, rtol=1e-12, atol=0.0)
+        assert_close(probe, sum(p for _, p in single), rtol=1e-12, atol=0.0)
+
+    def test_refine_has_second_derivatives(self):
+        def curvature(action):
+            return jax.jacfwd(lambda p: self.gradient(action, p)[0])(self.POINT)
+
+        refined, plain = jax.jit(lambda: (curvature("refine"), curvature("ignore")))()
+        # The meshes differ, and neither is exact at this tolerance.
+        assert 0.0 < relative(refined, plain) < 0.05

@@ -184,7 +184,7 @@ def test_frozen_mesh():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mesh": "frozen"}, "`replay`: expected a callable"),
+        ({"mesh": "frozen"}, "`f` made no `pullback.solve` that could be recorded"),
         ({"mesh": "cold"}, "`mesh`: expected one of None, 'free', 'frozen', got 'cold'"),
         ({"mode": "both"}, "`mode`: expected one of 'reverse', 'forward', got 'both'"),
         ({"order": 4}, "`order`: expected one of 2, 3, got 4"),

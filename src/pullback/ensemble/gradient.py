@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pullback.core import GradientUnresolvedError
+from pullback.core import GradientUnresolvedError, GradientUnresolvedWarning
 from pullback.core.typing import Array
 from pullback.ensemble.leaf import is_array
 from pullback.ensemble.probe import PROBE_SHAPE, evaluate, recording
@@ -91,13 +91,15 @@ def value_and_grad(
 
 @contextlib.contextmanager
 def _own_error() -> Iterator[None]:
-    """Raise the error of `on_unresolved="error"` itself, not the runtime's report of it."""
+    """Raise what was raised about an unresolved gradient, not the runtime's report of it."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        _, found, text = str(error).partition(f"{GradientUnresolvedError.__name__}: ")
-        if found:
-            raise GradientUnresolvedError(text.splitlines()[0]) from error
+        # The warning is raised where the user turned warnings into errors.
+        for kind in (GradientUnresolvedError, GradientUnresolvedWarning):
+            _, found, text = str(error).partition(f"{kind.__name__}: ")
+            if found:
+                raise kind(text.splitlines()[0]) from error
         raise
 
 

@@ -1,7 +1,8 @@
 """`solve`: from a problem and its options to a solution.
 
 The work is done elsewhere: `members` finds out what differs between trajectories, `dtypes`, `times`
-and `options` check and cast, `traced_field` traces the vector field, `run` calls the lanes.
+and `options` check and cast, `traced_field` traces the vector field, `run` calls the lanes (by
+way of `frozen_mesh`, which a test may ask to repeat the steps of another run).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pullback.core.typing import ArrayLike, PyTree
 from pullback.ensemble.dtypes import cast_params, cast_state, state_dtype
 from pullback.ensemble.ensemble_problem import EnsembleProblem
 from pullback.ensemble.executor import Executor, resolve_executor
+from pullback.ensemble.frozen_mesh import compiled_as_ever, run_on_mesh
 from pullback.ensemble.keywords import explain_unknown_keywords
 from pullback.ensemble.leaf import Members
 from pullback.ensemble.members import resolve_members
@@ -31,7 +33,7 @@ from pullback.ensemble.options import (
 )
 from pullback.ensemble.probe import make_probe
 from pullback.ensemble.problem import ODEProblem
-from pullback.ensemble.run import RunArrays, RunPlan, run
+from pullback.ensemble.run import RunArrays, RunPlan
 from pullback.ensemble.solution import Solution
 from pullback.ensemble.times import SavePlan, cast_t_span, plan_saves
 from pullback.ensemble.traced_field import Field, parameter_operands, trace_field
@@ -42,6 +44,7 @@ SaveAt = ArrayLike | Literal["steps"] | None
 
 
 @explain_unknown_keywords
+@compiled_as_ever
 def solve(
     problem: ODEProblem | EnsembleProblem,
     method: ExplicitRungeKutta,
@@ -136,7 +139,7 @@ def solve(
     )
     arrays, batched = _run_arrays(members, field, saves, numbers)
     plan = RunPlan(spec, backend, field.layout, members.n_traj, batched)
-    solution = run(plan, arrays, may_fall_back)
+    solution = run_on_mesh(plan, arrays, may_fall_back)
     return solution.raise_if_failed() if throw else solution
 
 

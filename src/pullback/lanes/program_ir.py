@@ -26,7 +26,6 @@ _CALLS = {
     "checkpoint": "jaxpr",
     "remat": "jaxpr",
     "remat2": "jaxpr",
-    "custom_lin": "jaxpr",
 }
 _BODIES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
     "while": lambda p: [p["cond_jaxpr"], p["body_jaxpr"]],

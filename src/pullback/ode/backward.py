@@ -38,6 +38,10 @@ class Bars(NamedTuple):
     saveat: MaybeArray
     theta: tuple[MaybeArray, ...]
 
+    def without(self, is_bad: Array) -> Bars:
+        """Return zero in every place where `is_bad`."""
+        return jax.tree.map(lambda bar: jnp.where(is_bad, 0.0, bar), self)
+
     def poisoned(self, is_bad: Array) -> Bars:
         """Return NaN in every place where `is_bad`."""
         factor = jnp.where(is_bad, np.nan, 1.0)  # a product: derivatives are NaN as well
@@ -85,6 +89,7 @@ class BackwardSweep:
         moving: By which times the sweep itself is to be differentiated.
         splits_end: Whether the end's cotangent takes its own way through the last step, because
             the end moves with t1 and saved rows do not.
+        unit: Natural unit of the state; see `natural_unit`.
     """
 
     tape: Tape
@@ -92,6 +97,7 @@ class BackwardSweep:
     rows_bar: MaybeArray
     moving: MovingTimes
     splits_end: bool
+    unit: Array
 
     def run(
         self, end: SweepState, cursor: TapeCursor, end_bar: Array, is_live: Array
@@ -101,7 +107,12 @@ class BackwardSweep:
         if self.flags.saveat and self.spec.save == "times":
             saveat_ref = jax.new_ref(jnp.zeros_like(self.operands.saveat))
         rows = RowFold(
-            self.tape.sweep, self.flags, self.rows_bar, bool(self.moving.saveat), saveat_ref
+            sweep=self.tape.sweep,
+            flags=self.flags,
+            rows_bar=self.rows_bar,
+            is_moving=bool(self.moving.saveat),
+            saveat_ref=saveat_ref,
+            unit=self.unit,
         )
         start, t1_bar = self._start(end, cursor, end_bar, is_live)
 
@@ -155,7 +166,7 @@ class BackwardSweep:
             if has_times
             else None,
             error=zero if has_error else None,
-            weight2=weight2(end_bar, end.y, self.operands) if has_error else None,
+            weight2=weight2(end_bar, end.y, self.unit) if has_error else None,
         )
         if not self.splits_end:
             t1_bar = zero if self.flags.t1 else None
@@ -216,7 +227,7 @@ class BackwardSweep:
                 bar = row_at(self.rows_bar, s.n_left - 1)
                 lam = lam + bar
                 if weight is not None:
-                    weight = weight + weight2(bar, row.y, self.operands)
+                    weight = weight + weight2(bar, row.y, self.unit)
             _, pull = pull_back(self.maps.arrive, primals, active)
             t_bar, y_bar, h_bar, *theta_bar = pull(lam)
         error = s.error

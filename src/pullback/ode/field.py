@@ -44,9 +44,22 @@ class FlatField:
     n: int = dataclasses.field(compare=False)
     floating: tuple[bool, ...] = dataclasses.field(compare=False)
 
+    @functools.cached_property
+    def has_forward_mode(self) -> bool:
+        """Whether tangents can be pushed through the field: `custom_vjp` defines none."""
+        return not _has_custom_vjp(self.jaxpr.jaxpr)
+
     def __call__(self, t: Array, y: Array, theta: tuple[Array, ...]) -> Array:
         """Evaluate the field for one trajectory."""
         return _compiled(self)(t, y, *theta)
+
+
+def _has_custom_vjp(jaxpr: jex.Jaxpr) -> bool:
+    return any(
+        eqn.primitive.name.startswith("custom_vjp_call")
+        or any(map(_has_custom_vjp, jex.jaxprs_in_params(eqn.params)))
+        for eqn in jaxpr.eqns
+    )
 
 
 class TracedField(NamedTuple):

@@ -63,9 +63,10 @@ class Mesh:
         sign: 1 forward, -1 backward in time.
         dt: Step size of fixed steps, signed.
         n_steps: Number of fixed steps; None when adaptive.
+        times: Ends of given steps, NaN from the last one on; None unless steps are given.
         h_floor: Smallest step size at t = 0.
         dt_max: Largest step size; None without a limit.
-        controller: Step-size control; None with fixed steps.
+        controller: Step-size control; None with fixed or given steps.
         error_order: Exponent of the step's local error.
         max_attempts: Bound on attempts.
         max_accepted: Bound on accepted steps; None without one.
@@ -76,6 +77,7 @@ class Mesh:
     sign: Array
     dt: MaybeArray
     n_steps: MaybeArray
+    times: MaybeArray
     h_floor: Array
     dt_max: MaybeArray
     controller: PIController | None
@@ -94,24 +96,30 @@ class Mesh:
     def propose(self, state: MeshState) -> tuple[Array, Array]:
         """Return the size of the next attempt and whether it aims at the end."""
         remaining = self.t1 - state.t
+        if self.times is not None:
+            end = _entry(self.times, state.n_accepted)
+            is_last = jnp.isnan(end)
+            return jnp.where(is_last, remaining, end - state.t), is_last
         if self.controller is None:
             is_last = state.n_accepted + 1 >= self.n_steps
             return jnp.where(is_last, remaining, self.dt), is_last
         is_last = _STRETCH * jnp.abs(remaining) <= jnp.abs(state.h)
-        return jnp.where(is_last, remaining, state.h), is_last
+        # The state must advance by what time does: far from t = 0 they would drift apart.
+        rounded = (state.t + state.h) - state.t
+        return jnp.where(is_last, remaining, rounded), is_last
 
     def decide(
         self, state: MeshState, h: Array, is_last: Array, q2: Array
     ) -> tuple[MeshState, Array]:
         """Return the state after an attempt with squared error norm `q2`, and whether it counts.
 
-        With fixed steps `q2` only has to be finite.
+        With fixed or given steps `q2` only has to be finite.
         """
         q2 = frozen(q2)
         n_attempts = state.n_attempts + 1
         if self.controller is None:
             accept = q2 < np.inf
-            end = self.t0 + self.dt * (state.n_accepted + 1).astype(self.t0.dtype)
+            end = self._fixed_end(state.n_accepted)
             h_next = memory = None
             stop = ~accept | is_last
         else:
@@ -120,7 +128,7 @@ class Mesh:
             factor, memory = self.controller.factor(q2, state.memory, self.error_order)
             h_next = self._limit(h * factor)
             memory = jnp.where(accept, memory, state.memory)
-            has_room = jnp.abs(h_next) >= self._smallest(state.t)
+            has_room = jnp.abs(h_next) >= self.smallest_step(state.t)
             stop = (accept & is_last) | ~has_room
         t = jnp.where(accept, jnp.where(is_last, self.t1, end), state.t)
         n_accepted = state.n_accepted + accept.astype(jnp.int32)
@@ -135,7 +143,7 @@ class Mesh:
 
     def has_room(self, state: MeshState, factor: float = 1.0) -> Array:
         """Whether the next step is `factor` times larger than the smallest; False for NaN."""
-        return jnp.abs(state.h) >= factor * self._smallest(state.t)
+        return jnp.abs(state.h) >= factor * self.smallest_step(state.t)
 
     def status(self, state: MeshState) -> Array:
         """Return the status code of a trajectory that is done."""
@@ -152,12 +160,18 @@ class Mesh:
         status = jnp.where(self.has_reached_end(state), _code("success"), failure)
         return jnp.where(jnp.isnan(self.t1), _code("invalid_input"), status)
 
+    def _fixed_end(self, n_accepted: Array) -> Array:
+        """Return where a step ends that is not the last."""
+        if self.times is not None:
+            return _entry(self.times, n_accepted)
+        return self.t0 + self.dt * (n_accepted + 1).astype(self.t0.dtype)
+
     def _limit(self, h: Array) -> Array:
         if self.dt_max is None:
             return h
         return self.sign * jnp.minimum(jnp.abs(h), self.dt_max)
 
-    def _smallest(self, t: Array) -> Array:
+    def smallest_step(self, t: Array) -> Array:
         """Return the smallest useful step size at time t."""
         return jnp.abs(t) * (8.0 * float(jnp.finfo(t.dtype).eps)) + self.h_floor
 
@@ -172,6 +186,10 @@ def fixed_step_count(span: Array, dt: Array) -> Array:
     count = jnp.ceil(ratio - slack)
     largest = float(2**30)
     return jnp.clip(jnp.where(count >= 1, count, 1.0), 1.0, largest).astype(jnp.int32)
+
+
+def _entry(times: Array, index: Array) -> Array:
+    return lax.dynamic_index_in_dim(times, index, keepdims=False)
 
 
 def _code(name: str) -> Array:

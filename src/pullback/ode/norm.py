@@ -26,22 +26,20 @@ def error_norm(err: Array, y: Array, y1: Array, rtol: Array, atol: Array) -> Arr
     return mean_square(err * (1.0 / scale))
 
 
-def tangent_norm(err: Array, largest: Array, seed: Array, rtol: Array, atol: Array) -> Array:
+def tangent_norm(err: Array, largest: Array, rtol: Array, floor: Array) -> Array:
     """Return the squared error of a tangent's step in units of its tolerance.
 
     The weight grows with the largest value the component has had so far and with the size of the
-    seed in natural units, so that a tangent is controlled the same whatever its scale. A zero
-    seed needs no control.
+    seed, so that a tangent is controlled the same whatever its scale.
 
     Args:
         err: The embedded error's tangent.
         largest: Running maximum of the tangent's absolute value, by component.
-        seed: The seed's size in natural units.
         rtol: Relative tolerance.
-        atol: Absolute tolerance of the state.
+        floor: Absolute tolerance of the tangent: the state's, times the seed's natural size.
     """
-    weight = rtol * largest + atol * seed
-    return jnp.where(seed > 0, mean_square(err * (1.0 / weight)), 0.0)
+    weight = rtol * largest + floor
+    return mean_square(err * (1.0 / weight))
 
 
 def attempt_norm(spec: SolveSpec, y: Array, step: Step, rtol: Array, atol: Array) -> Array:

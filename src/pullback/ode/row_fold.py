@@ -16,8 +16,7 @@ from pullback.lanes.loop import lane_while, store_row
 from pullback.ode.mesh import frozen
 from pullback.ode.partial_ad import pull_back
 from pullback.ode.rows import row_at, save_time
-from pullback.ode.spec import SolveOperands
-from pullback.ode.sweep import Sweep, natural_unit
+from pullback.ode.sweep import Sweep
 
 __all__ = ["Folded", "RowFold", "TakenStep", "add", "weight2"]
 
@@ -80,6 +79,7 @@ class RowFold:
         rows_bar: Cotangents of the rows, `(n_saves, n)`.
         is_moving: Whether the result is to be differentiated by the rows' times.
         saveat_ref: Ref of the cotangents of their times; None where not wanted.
+        unit: Natural unit of the state; see `natural_unit`.
     """
 
     sweep: Sweep
@@ -87,6 +87,7 @@ class RowFold:
     rows_bar: Any
     is_moving: bool
     saveat_ref: Any
+    unit: Array
 
     def fold(self, taken: TakenStep, rows: Array, time: Array, weight: MaybeArray) -> Folded:
         """Fold the rows that lie in a step.
@@ -154,7 +155,7 @@ class RowFold:
             store_row(self.saveat_ref, index, jnp.where(after <= 0, jnp.sum(bar * slope), 0.0))
         weight = f.weight2
         if weight is not None:
-            weight = weight + jnp.where(after <= 0, weight2(bar, taken.y, operands), 0.0)
+            weight = weight + jnp.where(after <= 0, weight2(bar, taken.y, self.unit), 0.0)
         return Folded(
             rows=index,
             time=save_time(mesh, operands.saveat, index - 1),
@@ -188,9 +189,9 @@ class RowFold:
         return value, pull(bar)[1:]
 
 
-def weight2(bar: Array, y: Array, operands: SolveOperands) -> Array:
-    """Return the square of a state's cotangent in natural units."""
-    weighted = frozen(bar) * (jnp.abs(frozen(y)) + natural_unit(operands))
+def weight2(bar: Array, y: Array, unit: Array) -> Array:
+    """Return the square of a state's cotangent in natural units, `unit` at y = 0."""
+    weighted = frozen(bar) * (jnp.abs(frozen(y)) + unit)
     return jnp.sum(weighted * weighted)
 
 

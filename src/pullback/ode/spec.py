@@ -20,7 +20,7 @@ from pullback.ode.methods import ExplicitRungeKutta
 __all__ = ["DiscreteAdjoint", "LaneSolution", "SaveMode", "SolveOperands", "SolveSpec"]
 
 SaveMode = Literal["final", "times", "steps"]
-_ON_UNRESOLVED = ("warn", "error", "nan", "refine")
+_ON_UNRESOLVED = ("warn", "error", "nan", "refine", "ignore")
 _SAVE_MODES = ("final", "times", "steps")
 
 
@@ -33,7 +33,10 @@ class DiscreteAdjoint:
             that the mesh resolves the gradient and not only the state.
         slack: How much larger than the tolerance the tangent's error may be; None chooses
             `clip(1e-4 / rtol, 1, 10)`.
-        on_unresolved: What to do when the gradient's estimated error is above one per cent.
+        on_unresolved: What to do when the gradient's estimated error is above one per cent:
+            "warn" (once for all trajectories), "error", "nan" (make this trajectory's gradient
+            NaN), "refine" (run its adjoint again with a tenth of the slack), or "ignore".
+            `value_and_grad` reports it in any case.
         tape: Rows of accepted steps kept per trajectory in flight; longer runs are recomputed in
             segments of this length. None keeps every step.
         scheme: Reserved for checkpointing between segments.
@@ -42,7 +45,7 @@ class DiscreteAdjoint:
 
     resolve: bool = True
     slack: float | None = None
-    on_unresolved: Literal["warn", "error", "nan", "refine"] = "warn"
+    on_unresolved: Literal["warn", "error", "nan", "refine", "ignore"] = "warn"
     tape: int | None = 1024
     scheme: Any = None
     storage: Any = None
@@ -79,6 +82,8 @@ class SolveSpec:
         automatic_dt: Whether a NaN in `dt` selects the automatic first step. With False the
             code for it is left out and `dt` must be finite.
         limit_dt: Whether `dt_max` is applied. With False the code for it is left out.
+        mesh: "chosen" by the controller or by `dt`; "given" takes the steps of another solve,
+            whose first one starts at t0 and whose last one ends at t1.
     """
 
     field: FlatField
@@ -92,6 +97,7 @@ class SolveSpec:
     adjoint: DiscreteAdjoint = dataclasses.field(default_factory=DiscreteAdjoint)
     automatic_dt: bool = True
     limit_dt: bool = False
+    mesh: Literal["chosen", "given"] = "chosen"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
@@ -101,6 +107,8 @@ class SolveSpec:
             raise ValueError(f"`n_saves` must be 1 when only the end is saved, got {self.n_saves}.")
         if self.max_steps < 1:
             raise ValueError(f"`max_steps` must be at least 1, got {self.max_steps}.")
+        if self.mesh == "given" and self.adaptive:
+            raise ValueError('`adaptive` must be False with `mesh` "given", got True.')
         if self.adaptive and self.method.tableau.b_err is None:
             raise ValueError(
                 f"`method` {self.method.tableau.name} has no error estimate, so it cannot choose "
@@ -118,7 +126,8 @@ class SolveOperands(NamedTuple):
         saveat: Save times in the direction of integration, `(n_saves,)`; empty `(0,)` unless the
             spec saves at "times".
         dt: Step size of a fixed-step solve or first step of an adaptive one (magnitude; the sign
-            is taken from `t1 - t0`); NaN selects the automatic first step.
+            is taken from `t1 - t0`); NaN selects the automatic first step. With a given mesh:
+            where its steps end, `(n,)`, NaN from the last one on; n is at least their number.
         rtol: Relative tolerance, `()` or `(n,)`.
         atol: Absolute tolerance, `()` or `(n,)`.
         dt_max: Largest step (magnitude); used where the spec limits the step.

@@ -31,8 +31,10 @@ def make_mesh(spec: SolveSpec, operands: SolveOperands, max_attempts: int | None
     span = t1 - t0
     sign = jnp.where(span < 0, -1.0, 1.0).astype(spec.dtype)
     eps = float(jnp.finfo(spec.dtype).eps)
-    dt = n_steps = None
-    if not spec.adaptive:
+    dt = n_steps = times = None
+    if spec.mesh == "given":
+        times = frozen(operands.dt)
+    elif not spec.adaptive:
         dt = sign * jnp.abs(frozen(operands.dt))
         n_steps = fixed_step_count(span, dt)
     return Mesh(
@@ -41,6 +43,7 @@ def make_mesh(spec: SolveSpec, operands: SolveOperands, max_attempts: int | None
         sign=sign,
         dt=dt,
         n_steps=n_steps,
+        times=times,
         h_floor=jnp.abs(span) * eps**2,
         dt_max=jnp.abs(frozen(operands.dt_max)) if spec.limit_dt else None,
         controller=spec.controller if spec.adaptive else None,
@@ -58,10 +61,11 @@ def _is_valid(spec: SolveSpec, operands: SolveOperands) -> Array:
             valid &= jnp.all(frozen(tolerance) >= 0)
         if spec.limit_dt:
             valid &= jnp.abs(operands.dt_max) > 0
-    dt = jnp.abs(frozen(operands.dt))
-    may_be_nan = spec.adaptive and spec.automatic_dt
-    is_step = (dt > 0) & (dt < np.inf)
-    valid &= (is_step | jnp.isnan(dt)) if may_be_nan else is_step
+    if spec.mesh == "chosen":
+        dt = jnp.abs(frozen(operands.dt))
+        may_be_nan = spec.adaptive and spec.automatic_dt
+        is_step = (dt > 0) & (dt < np.inf)
+        valid &= (is_step | jnp.isnan(dt)) if may_be_nan else is_step
     if spec.save == "times":
         valid &= _are_sorted_inside(frozen(operands.saveat), t0, t1)
     return valid
@@ -107,7 +111,8 @@ def _automatic(spec: SolveSpec, operands: SolveOperands, mesh: Mesh, k1: Array) 
     is_small = (d0 < _SMALL_NORM) | (d1 < _SMALL_NORM)
     span = jnp.abs(mesh.t1 - mesh.t0)
     rough = jnp.where(is_small, _SMALL_STEP, 0.01 * jnp.sqrt(d0 / d1))
-    rough = jnp.minimum(rough, span)
+    room = 16.0 * mesh.smallest_step(mesh.t0)
+    rough = jnp.minimum(jnp.maximum(rough, room), span)
     signed = mesh.sign * rough
     k2 = frozen(spec.field(mesh.t0 + signed, y0 + signed * k1, operands.theta))
     d2 = mean_square((k2 - k1) * inverse) / (rough * rough)
@@ -116,6 +121,6 @@ def _automatic(spec: SolveSpec, operands: SolveOperands, mesh: Mesh, k1: Array) 
     refined = fast_power(largest * 1e4, -0.5 / spec.method.error_order)
     cautious = jnp.maximum(_SMALL_STEP, rough * 1e-3)
     refined = jnp.where(largest <= 1e-30, cautious, refined)
-    h = jnp.minimum(jnp.minimum(100.0 * rough, refined), span)
+    h = jnp.minimum(jnp.maximum(jnp.minimum(100.0 * rough, refined), room), span)
     # A trial evaluation outside the field's domain leaves the rough guess.
     return jnp.where(jnp.isfinite(d2), h, rough)

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
@@ -55,6 +56,20 @@ class Seed(NamedTuple):
     def is_zero(self) -> bool:
         """Whether nothing moves."""
         return self.y0 is None and self.t0 is None and all(d is None for d in self.theta)
+
+
+class Control(NamedTuple):
+    """Control of a tangent's error.
+
+    Attributes:
+        floor: Absolute tolerance of the tangent.
+        weight: Of its squared error norm against the state's: 1 / slack**2.
+        is_all: Whether the tangent is there for control only and has no derivative.
+    """
+
+    floor: Array
+    weight: Array | float
+    is_all: bool
 
 
 class SweepState(NamedTuple):
@@ -141,19 +156,21 @@ class Sweep:
         operands: Its arrays.
         mesh: Constants of its mesh.
         seed: The tangent's start.
-        slack: How much larger than the tolerance the tangent's error may be; None: no control.
+        control: How the tangent is controlled; None: not at all.
         t0_shift: t0 minus its frozen self: zero with t0's derivative, for second derivatives;
             None without.
-        size: The seed's size in natural units; None without control.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
     """
 
     spec: SolveSpec
     operands: SolveOperands
     mesh: Mesh
     seed: Seed
-    slack: Array | float | None
+    control: Control | None
     t0_shift: MaybeArray
-    size: MaybeArray
+    rtol: Array
+    atol: Array
 
     @property
     def maps(self) -> StepMaps:
@@ -167,15 +184,14 @@ class Sweep:
         t, h_in = self.shifted(s.mesh.t, h, is_first)
         t_dot = None if self.seed.t0 is None else jnp.where(is_first, self.seed.t0, 0.0)
         step, dot = self._step(s, t, h_in, t_dot)
-        rtol, atol = tolerances(self.operands)
-        q2 = q2_state = frozen(attempt_norm(self.spec, s.y, step, rtol, atol))
+        q2 = q2_state = frozen(attempt_norm(self.spec, s.y, step, self.rtol, self.atol))
         largest = s.largest
-        if self.slack is not None:
+        if self.control is not None:
             reach = jnp.maximum(jnp.abs(frozen(s.v)), jnp.abs(frozen(dot.y1)))
             largest = jnp.maximum(s.largest, reach)
-            q2_dot = tangent_norm(frozen(dot.err), largest, self.size, rtol, atol)
-            q2_dot = q2_dot * (1.0 / (self.slack * self.slack))
-            q2 = jnp.maximum(q2_state, jnp.where(s.is_controlled, q2_dot, 0.0))
+            q2_dot = tangent_norm(frozen(dot.err), largest, self.rtol, self.control.floor)
+            q2_dot = jnp.where(s.is_controlled, q2_dot * self.control.weight, 0.0)
+            q2 = jnp.maximum(q2_state, q2_dot)
         after, accept = self.mesh.decide(s.mesh, h, is_last, q2)
         new = self._arrived(step, dot, largest)
         old = (s.y, s.k1, s.v, s.k1_dot, s.largest)
@@ -192,7 +208,7 @@ class Sweep:
         The rest of the sweep then has the state's own mesh, and the gradient's estimated error
         says what that cost.
         """
-        if self.slack is None:
+        if self.control is None:
             return None
         is_tangents_reject = ~accept & (q2_state <= 1.0)
         is_late = after.n_attempts >= controlled_attempts(self.spec)
@@ -212,7 +228,10 @@ class Sweep:
             return self.maps.step(*primals), None
         h_dot = None if t_dot is None else -t_dot
         tangents = (t_dot, s.v, h_dot, s.k1_dot, *self.seed.theta)
-        return push_forward(self.maps.step, primals, tangents)
+        step, dot = push_forward(self.maps.step, primals, tangents)
+        if self.control is not None and self.control.is_all:
+            dot = jax.tree.map(frozen, dot)
+        return step, dot
 
     def _arrived(self, step: Step, dot: Step | None, largest: MaybeArray) -> tuple[Any, ...]:
         is_fsal = self.spec.method.tableau.fsal
@@ -227,17 +246,31 @@ def make_sweep(
     operands: SolveOperands,
     seed: Seed,
     slack: Array | float | None,
-    t0_shift: MaybeArray,
+    *,
+    t0_shift: MaybeArray = None,
+    is_all_control: bool = False,
     done: Array | bool = False,
 ) -> tuple[Sweep, SweepState]:
-    """Return a sweep and its state before the first attempt."""
+    """Return a sweep and its state before the first attempt.
+
+    Args:
+        spec: What is solved.
+        operands: Its arrays.
+        seed: The tangent's start.
+        slack: How much larger than the tolerance the tangent's error may be; None: no control.
+        t0_shift: See `Sweep`.
+        is_all_control: Whether the tangent is there for control only and has no derivative.
+        done: Whether there is nothing to do.
+    """
     is_fsal = spec.method.tableau.fsal
     slack = None if seed.is_zero else slack
     limit = spec.max_steps if slack is None else controlled_attempts(spec) + spec.max_steps
     mesh = make_mesh(spec, operands, limit)
+    rtol, atol = tolerances(operands)
     start = mesh.t0 if t0_shift is None else mesh.t0 + t0_shift
     k1: MaybeArray = None
-    k1_dot = v = h = size = k1
+    k1_dot = v = h = k1
+    control = None
     maps = StepMaps(spec)
     primals = (start, operands.y0, *operands.theta)
     if not seed.is_zero:
@@ -249,15 +282,20 @@ def make_sweep(
         h = first_step(spec, operands, mesh, k1)
     if slack is not None:
         size = seed_size(seed, operands, k1)
-    sweep = Sweep(spec, operands, mesh, seed, slack, t0_shift, size)
+        tiny = float(jnp.finfo(spec.dtype).tiny)
+        floor = jnp.where(size > 0, atol * size, tiny)  # a zero seed needs no control
+        control = Control(floor, 1.0 / (slack * slack), is_all_control)
+        if is_all_control:
+            v, k1_dot = frozen(v), frozen(k1_dot)
+    sweep = Sweep(spec, operands, mesh, seed, control, t0_shift, rtol, atol)
     return sweep, SweepState(
         mesh=mesh.start(h, done),
         y=operands.y0,
         k1=k1 if is_fsal else None,
         v=v,
         k1_dot=k1_dot if is_fsal else None,
-        largest=None if slack is None else jnp.abs(frozen(v)),
-        is_controlled=None if slack is None else jnp.ones((), bool),
+        largest=None if control is None else jnp.abs(frozen(v)),
+        is_controlled=None if control is None else jnp.ones((), bool),
     )
 
 

@@ -75,7 +75,7 @@ class TangentProgram(LaneProgram):
         is_controlled = self.spec.adaptive and self.spec.save != "steps"
         t0_shift = operands.t0 - frozen(operands.t0) if self.moving.t0 else None
         sweep, start = make_sweep(
-            self.spec, operands, seed, 1.0 if is_controlled else None, t0_shift
+            self.spec, operands, seed, 1.0 if is_controlled else None, t0_shift=t0_shift
         )
         run = _TangentSweep(sweep, tangents, self.moving)
         end, rows = run.run(start)

@@ -70,7 +70,7 @@ class Tape:
     @property
     def has_error(self) -> bool:
         """Whether rows hold the carried tangent's error."""
-        return self.sweep.slack is not None
+        return self.sweep.control is not None
 
     @property
     def n_rows(self) -> int:
@@ -161,7 +161,7 @@ def make_tape(sweep: Sweep, start: SweepState, n_rows: int | None) -> Tape:
     if sweep.mesh.max_accepted is not None:
         limit = min(limit, sweep.mesh.max_accepted)
     dtype, n = start.y.dtype, start.y.shape[0]
-    width = n + 2 if sweep.slack is None else 2 * n + 2
+    width = n + 2 if sweep.control is None else 2 * n + 2
     size = limit if n_rows is None else min(n_rows, limit)
     rows = jax.new_ref(lax.empty((size, width), dtype))
     snapshots = None

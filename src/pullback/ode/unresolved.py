@@ -1,4 +1,4 @@
-"""Telling the user that gradients are unresolved: a warning or an exception, once per call.
+"""Telling the user that gradients are unresolved: a warning or an exception for all of a call.
 
 The number of unresolved gradients is summed over everything `jax.vmap` batches, and Python is
 called only if it is not zero.
@@ -16,7 +16,7 @@ from jax import lax
 from pullback.core.errors import GradientUnresolvedError, GradientUnresolvedWarning
 from pullback.core.typing import Array
 
-__all__ = ["report_unresolved"]
+__all__ = ["report_unresolved", "warn_of_custom_vjp"]
 
 
 def report_unresolved(count: Array, action: str) -> None:
@@ -24,7 +24,7 @@ def report_unresolved(count: Array, action: str) -> None:
 
     Args:
         count: How many, in any floating dtype.
-        action: "warn", "error", or anything else for silence.
+        action: "warn", "error"; anything else is silent.
     """
     reporter = _REPORTERS.get(action)
     if reporter is not None:
@@ -45,20 +45,33 @@ def _make_reporter(tell: Any) -> Any:
     return report
 
 
-def _message(count: Any) -> str:
-    return (
-        f"{int(count)} gradient(s) of a solve are unresolved: the estimated error is above one "
-        f"per cent of the gradient. Tighten `rtol` and `atol`, lower `slack` of "
-        f"`DiscreteAdjoint`, or look at the estimate with `pullback.value_and_grad`."
+def warn_of_custom_vjp(name: str) -> None:
+    """Say that a gradient's mesh cannot be controlled, because no tangent can be carried."""
+    warnings.warn(
+        f"the vector field `{name}` uses `jax.custom_vjp`, through which no tangent can be pushed, "
+        "so the mesh of its gradient follows the state alone: define the rule with "
+        "`jax.custom_jvp`, or say `adjoint=DiscreteAdjoint(resolve=False)`.",
+        GradientUnresolvedWarning,
+        stacklevel=2,
     )
 
 
+_WHAT = (
+    "of a solve are unresolved: the estimated error is above one per cent of the gradient. "
+    "Tighten `rtol` and `atol`, lower `slack` of `DiscreteAdjoint`, or look at the estimate with "
+    "`pullback.value_and_grad`."
+)
+
+
 def _warn(count: Any) -> None:
-    warnings.warn(_message(count), GradientUnresolvedWarning, stacklevel=2)
+    # The same text at the same place every time, so that Python's default filter shows it once.
+    # The user's line is nowhere on the stack: the runtime calls this.
+    del count
+    warnings.warn(f"Some gradients {_WHAT}", GradientUnresolvedWarning, stacklevel=1)
 
 
 def _raise(count: Any) -> None:
-    raise GradientUnresolvedError(_message(count))
+    raise GradientUnresolvedError(f"{int(count)} gradient(s) {_WHAT}")
 
 
 _REPORTERS = {"warn": _make_reporter(_warn), "error": _make_reporter(_raise)}

@@ -3,7 +3,7 @@
 `taylor_test` (does the gradient match the function?), `dot_test` (are forward and reverse mode
 adjoint to each other?), `convergence_order` (does the error fall as fast as it should?), `tol` and
 `assert_close` (how near is near?). All of them are plain JAX and NumPy and work on any function;
-nothing here is specific to this package's solvers.
+`taylor_test(..., mesh="frozen")` alone knows this package's solvers, whose steps it repeats.
 """
 
 from pullback.testing.closeness import assert_close

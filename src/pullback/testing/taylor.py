@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pullback.ensemble.frozen_mesh import record_meshes
 from pullback.testing.convergence import fit_slope
 from pullback.testing.floating import FloatFunction, floating_part, inner, like, random_like
 from pullback.testing.tolerances import coarsest_dtype
@@ -83,8 +84,20 @@ def taylor_test(
     held fixed.
 
     A solver with step control is not a smooth function: a difference of it measures the
-    controller. There the difference must be taken on a frozen mesh: `replay(f, x)` returns `f`
-    with the steps that it takes at `x`, and is used for the differences only.
+    controller. With `mesh="frozen"` every `pullback.solve` in `f` takes the steps that it takes
+    at `x`, wherever `f` is evaluated: the first one starts at t0 and the last one ends at t1 as
+    these move, the others end where they did. JAX's own derivatives are taken on this mesh too.
+    It is the mesh of the plain solve, so that the gradient is the one of
+    `DiscreteAdjoint(resolve=False)`. By default a gradient has a finer mesh of its own, from
+    which it differs within the tolerance: given as `gradient`, it would fail.
+
+    The mesh can be frozen through `jit`, `vmap`, loops and derivatives in `f`, and for any number
+    of solves of problems and ensembles; `f` then runs without `jit`, that is slower. A solve
+    inside `jax.checkpoint` or `pullback.value_and_grad` is an error, and so is a `saveat` that
+    moves with `x`, or a t1 that moves while more than the end is saved: such rows have a
+    derivative by another rule (see the conventions). For another solver with step control,
+    `replay(f, x)` returns `f` with the steps that it takes at `x`; it is used for the differences
+    only.
 
     Args:
         f: A function from a pytree to a real scalar.
@@ -99,8 +112,9 @@ def taylor_test(
         slope_tolerance: How far a slope may be from a whole number.
         noise: Size of the rounding error of `f`; by default 100 units of rounding of the largest
             value that `f` takes.
-        mesh: `"frozen"` asks for `replay`, `"free"` for plain differences; by default frozen
-            exactly when `replay` is given.
+        mesh: `"frozen"` repeats the steps taken at `x`, of this package's solves or as `replay`
+            says; `"free"` takes plain differences; by default frozen exactly when `replay` is
+            given.
         replay: Takes `f` and `x` and returns the function to take differences of.
         seed: Seed of the direction.
 
@@ -110,7 +124,9 @@ def taylor_test(
     Raises:
         AssertionError: If a slope is off, or if `f` hardly changes along v so that nothing was
             checked, with the table.
-        ValueError: If an argument does not fit `x`, or `f(x)` is not a scalar.
+        ValueError: If an argument does not fit `x`, if `f(x)` is not a scalar, or if a mesh is to
+            be frozen and there is none, or it cannot be used where `f` is evaluated.
+        NotImplementedError: If the mesh to be frozen is inside something that traces `f`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -121,9 +137,12 @@ def taylor_test(
     _require("mode", mode, ("reverse", "forward"))
     _require("mesh", mesh, (None, "free", "frozen"))
     _require("order", order, (2, 3))
-    frozen = _frozen_function(f, x, mesh, replay)
     plain, point = floating_part(f, x)
-    difference_of, _ = floating_part(frozen, x)
+    difference_of = plain
+    if replay is not None and mesh != "free":
+        difference_of, _ = floating_part(replay(f, x), x)
+    elif mesh == "frozen":
+        difference_of = plain = record_meshes(plain, point).replay(plain)
     v = _direction(point, direction, seed)
     known = _derivatives(plain, point, v, order, mode, gradient, hessian_vector)
     h = np.sort(np.asarray(steps, np.float64))[::-1]
@@ -148,14 +167,6 @@ def _require(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
         expected = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"`{name}`: expected one of {expected}, got {value!r}.")
-
-
-def _frozen_function(
-    f: Callable[[Any], Any], x: Any, mesh: str | None, replay: Replay | None
-) -> Callable[[Any], Any]:
-    if mesh == "frozen" and replay is None:
-        raise ValueError('`replay`: expected a callable with mesh="frozen", got None.')
-    return f if replay is None or mesh == "free" else replay(f, x)
 
 
 def _direction(point: list[jax.Array], direction: Any, seed: int) -> list[jax.Array]:

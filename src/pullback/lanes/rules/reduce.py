@@ -88,9 +88,9 @@ def cumulative(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     axis, x = equation.params["axis"], walk.arrays.registers(walk, inputs[0])
     rows = np.moveaxis(x, axis, 0)
     rows = rows[::-1] if equation.params["reverse"] else rows
-    out = np.empty_like(rows)
-    for i in range(rows.shape[0]):
-        out[i] = rows[i] if i == 0 else walk.map(combine, out[i - 1], rows[i])
+    out = rows.copy()
+    for i in range(1, rows.shape[0]):
+        out[i : i + 1] = walk.map(combine, out[i - 1 : i], rows[i : i + 1])
     return np.moveaxis(out[::-1] if equation.params["reverse"] else out, 0, axis)
 
 

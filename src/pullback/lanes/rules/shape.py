@@ -111,7 +111,7 @@ def iota(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     return walk.constant(np.broadcast_to(line, out.shape).astype(out.dtype))
 
 
-@rule("empty")
+@rule("empty", "empty2")
 def empty(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     """Contents are undefined: any constant will do."""
     out = equation.outputs[0]
