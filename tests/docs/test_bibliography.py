@@ -14,6 +14,7 @@ KEY = re.compile(r"\[([A-Z][A-Za-z]+\d{2}[a-z]?)\]")
 REQUIRED = {
     "article": {"author", "title", "journal", "year"},
     "book": {"author", "title", "publisher", "year"},
+    "incollection": {"author", "title", "booktitle", "year"},
     "inproceedings": {"author", "title", "booktitle", "year"},
     "misc": {"author", "title", "year"},
     "phdthesis": {"author", "title", "school", "year"},

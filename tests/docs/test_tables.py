@@ -100,3 +100,11 @@ def test_options_that_are_not_available_are_named(function):
     assert options
     porting = (DOCS / "porting.md").read_text()
     assert [name for name in options if f"`{name}=`" not in porting] == []
+
+
+def test_settings_are_those_of_the_readme():
+    names = [
+        set(re.findall(r"^\| `(PULLBACK_[A-Z_]+)` \|", path.read_text(), re.M))
+        for path in (ROOT / "README.md", DOCS / "how-to" / "performance.md")
+    ]
+    assert names[0] == names[1] != set()

@@ -94,6 +94,10 @@ OPERATIONS = {
     "gather": lambda x: x[jnp.array([0, 3, 9]), 2],
     "row": lambda x: x[jnp.int32(jnp.abs(x[0, 0]) * 3)],
     "set": lambda x: x.at[jnp.int32(jnp.abs(x[0, 0]) * 3), 1].set(5.0),
+    "permuted": lambda x: x[:, np.array([3, 1, 7, 0, 2, 6, 5, 4])] * 2 + x,
+    "scattered": lambda x: (
+        jnp.zeros_like(x).at[np.array([3, 3, 1]), np.array([0, 0, 2])].add(x[:3, 0])
+    ),
     "set_static": lambda x: x.at[2, 3].set(5.0),
     "add_rows": lambda x: x.at[2].add(x[0]),
     "bool": lambda x: jnp.any(x > 2.5, axis=0),

@@ -157,8 +157,13 @@ def test_convert(source, target, rng):
 
 
 def test_float_to_integer_saturates():
-    x = np.array([1e300, -1e300, np.nan, np.inf, -np.inf, 3.7, -3.7])
-    assert_same(lambda a: a.astype(np.int32), x)
+    edge = 2.0**31
+    x = [1e300, -1e300, np.nan, np.inf, -np.inf, 3.7, -3.7, edge, -edge, edge - 1, -edge - 1]
+    x = np.array([*x, edge - 0.5, edge - 129, np.nextafter(edge, 0), -edge - 0.5, 0.0])
+    assert_same(lambda a: (a.astype(np.int32), a.astype(np.int64)), x)
+    with np.errstate(over="ignore"):
+        narrow = x.astype(np.float32)
+    assert_same(lambda a: (a.astype(np.int32), a.astype(np.uint32)), narrow)
 
 
 SHAPES = {

@@ -94,16 +94,43 @@ class Arrays(RegisterArrays):
         return place
 
     def settle(self, x: Any, n_uses: int) -> Any:
-        """Evaluate a lazy array now if it computes something and is read more than once."""
+        """Return the form in which a result is kept.
+
+        A lazy array that computes something and is read more than once is evaluated now; many
+        values that an unrolled operation left in registers go to memory, where loops can read them.
+        """
+        if isinstance(x, np.ndarray) and x.size > self.limit:
+            return self._stored(x)
         if isinstance(x, Node) and not x.is_view and n_uses > 1:
             return self.in_memory(x)
         return x
+
+    def _stored(self, x: np.ndarray) -> Strided:
+        """Put values into memory, one by one."""
+        values: list[Value] = list(x.ravel())
+        target = self.fresh(x.shape, values[0].dtype)
+        for where, value in zip(np.ndindex(*x.shape), values, strict=True):
+            target.store([at_position(i) for i in where], value)
+        return target
+
+    def copied(self, x: Any) -> tuple[Any, Strided]:
+        """Return a storage of the thread that begins as a copy of `x`, and its contents."""
+        storage = self.make_storage(tuple(x.shape), x.dtype)
+        contents = Strided(self.builder, storage.pointer, x.shape, x.dtype, keep=storage)
+        self.in_memory(x, contents)
+        return storage, contents
 
     def fixed(self, x: Any) -> Any:
         """Return an array that later changes of memory cannot touch and loops can reread."""
         if isinstance(x, Node) and not x.is_view:
             return self.in_memory(x)
         return x
+
+    def filled(self, value: Value, shape: Sequence[int]) -> Any:
+        """Return an array that holds one value everywhere."""
+        if self.fits(shape):
+            return object_array(tuple(shape), [value] * int(np.prod(shape, dtype=np.int64)))
+        return Filled(value, shape)
 
     # -- operations ------------------------------------------------------------------------------
     def constant(self, array: np.ndarray) -> Any:
@@ -326,11 +353,9 @@ class Arrays(RegisterArrays):
         """Return `x` with `values` at ``offset + place`` where `mask` holds."""
         if isinstance(x, np.ndarray):
             return super().place(walk, x, offset, places, values, mask)
-        storage = self.make_storage(tuple(x.shape), x.dtype)
-        copy = Strided(self.builder, storage.pointer, x.shape, x.dtype, keep=storage)
-        self.in_memory(x, copy)
+        storage, contents = self.copied(x)
         storage.write(offset, list(places), list(values), mask)
-        return copy
+        return contents
 
 
 def _relabelled(

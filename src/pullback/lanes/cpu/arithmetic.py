@@ -13,7 +13,7 @@ import numpy as np
 
 from pullback.lanes.cpu.emitter import FLOAT_SUFFIX, Emitter
 from pullback.lanes.cpu.text import element_type
-from pullback.lanes.values import BOOL, Value
+from pullback.lanes.values import BOOL, INT32, Value
 
 _FLOAT_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -222,6 +222,8 @@ class Arithmetic(Emitter):
         return self.apply(operation, (x,), dtype, form="{op} {type} {args} to " + target)
 
     def _saturating(self, x: Value, dtype: np.dtype) -> Value:
+        if dtype == INT32:
+            return self._saturating_int32(x)
         sign = "s" if dtype.kind == "i" else "u"
         source, target = (self.type_of(t, uniform=x.uniform) for t in (x.dtype, dtype))
         names = [FLOAT_SUFFIX[element_type(x.dtype)], element_type(dtype)]
@@ -229,6 +231,24 @@ class Arithmetic(Emitter):
         symbol = f"llvm.fpto{sign}i.sat.{lanes}{names[1]}.{lanes}{names[0]}"
         self.declarations[symbol] = f"declare {target} @{symbol}({source})"
         return self.apply(f"call {target} @{symbol}", (x,), dtype, form="{op}({type} {args})")
+
+    def _saturating_int32(self, x: Value) -> Value:
+        """Truncate to int32 by clamping first: LLVM's own saturating form goes lane by lane."""
+        low, top = -(2.0**31), 2.0**31
+        high = np.nextafter(x.dtype.type(top), x.dtype.type(0))  # truncates to 2**31 - 1 in float64
+        above = self.select(
+            self.compare("gt", x, self.constant(low, x.dtype)), x, self.constant(low, x.dtype)
+        )
+        inside = self.select(
+            self.compare("lt", above, self.constant(high, x.dtype)),
+            above,
+            self.constant(high, x.dtype),
+        )
+        result = self._cast("fptosi", inside, INT32)
+        if x.dtype.itemsize < 8:
+            is_beyond = self.compare("ge", x, self.constant(top, x.dtype))
+            result = self.select(is_beyond, self.constant(2**31 - 1, INT32), result)
+        return self.select(self.compare("eq", x, x), result, self.constant(0, INT32))
 
     def bitcast(self, x: Value, dtype: np.dtype) -> Value:
         """Reinterpret the bits as `dtype` of the same size."""

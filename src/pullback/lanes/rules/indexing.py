@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -158,6 +159,10 @@ def scatter(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
         sizes[axis] = updates.shape[update_axis]
     batch_axes = [a for a in range(updates.ndim) if a not in dims.update_window_dims]
     combine = _combine(walk, equation.primitive)
+    storage: Any = None
+    contents: Any = None
+    if not isinstance(x, np.ndarray):
+        storage, contents = walk.arrays.copied(x)
     for where in np.ndindex(tuple(updates.shape[a] for a in batch_axes)):
         corner, valid = _corner(
             walk, x.shape, indices[where], where, dims, tuple(sizes), scatter=True
@@ -168,11 +173,20 @@ def scatter(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
         piece = updates[tuple(source)]
         values = list(np.asarray(piece, object).ravel())
         places = _places(x.shape, tuple(sizes))
+        mask = None if clip else valid
         if combine is not None:
-            old = walk.arrays.pick(walk, x, corner, places)
+            read = storage.read if contents is not None else functools.partial(_pick, walk, x)
+            old = read(corner, places)
             values = [combine(o, v) for o, v in zip(old, values, strict=True)]
-        x = walk.arrays.place(walk, x, corner, places, values, None if clip else valid)
-    return x
+        if contents is not None:
+            storage.write(corner, places, values, mask)
+        else:
+            x = walk.arrays.place(walk, x, corner, places, values, mask)
+    return x if contents is None else contents
+
+
+def _pick(walk: Walk, x: Any, offset: Value, places: list[int]) -> list[Value]:
+    return walk.arrays.pick(walk, x, offset, places)
 
 
 def _combine(walk: Walk, primitive: str) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from pullback.lanes.program_ir import Equation
-from pullback.lanes.values import object_array
 from pullback.lanes.walk import Walk, rule
 
 
@@ -115,8 +114,7 @@ def iota(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
 def empty(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     """Contents are undefined: any constant will do."""
     out = equation.outputs[0]
-    zero = walk.builder.constant(0, np.dtype(out.dtype))
-    return object_array(out.shape, [zero] * out.size)
+    return walk.arrays.filled(walk.builder.constant(0, np.dtype(out.dtype)), out.shape)
 
 
 @rule("tile")
