@@ -8,6 +8,7 @@ site is built, and makes every `[KEY]` of the bibliography a link.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -75,6 +76,12 @@ def status_table() -> str:
     return _table(("code", "name", "what happened", "what to change", "failure"), rows)
 
 
+def controller_table() -> str:
+    """Return the parameters of the step-size control and their defaults."""
+    found = [(f"`{f.name}`", f.default) for f in dataclasses.fields(pb.PIController)]
+    return _table(("parameter", "default"), found)
+
+
 def accuracy_table() -> str:
     """Return the measured errors of the elementary functions, in three columns."""
     cells = [f"`{name}` {ulp:g}" for name, ulp in sorted(MAX_ULP.items(), key=lambda item: item[1])]
@@ -109,6 +116,7 @@ def reference_table() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy_table,
+    "controller": controller_table,
     "methods": method_table,
     "references": reference_table,
     "status": status_table,
