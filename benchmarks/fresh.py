@@ -96,10 +96,10 @@ class Growth:
         self._thread.join()
 
     def _watch(self) -> None:
-        while self._begin is not None:
-            self.peak = max(self.peak or 0, (_resident() or 0) - self._begin)
-            if self._stop.wait(0.002):
-                return
+        stopped = self._begin is None
+        while not stopped:
+            stopped = self._stop.wait(0.002)  # looks once more after the end: work may be shorter
+            self.peak = max(self.peak or 0, (_resident() or 0) - (self._begin or 0))
 
 
 def _resident() -> int | None:

@@ -62,11 +62,34 @@ def test_default_falls_back_where_the_kernel_does_not_compile(outside, monkeypat
     def run(y0, executor=None):
         return pb.solve(problem.replace(y0=y0), pb.RK4(), executor, dt=0.125).y_end
 
-    with pytest.warns(pb.KernelFallbackWarning, match="EnsembleArray.*cannot compile.*silently"):
+    match = "EnsembleArray.*cannot compile.*silently"
+    with pytest.warns(pb.KernelFallbackWarning, match=match) as warned:
         got = outside(run)(problem.y0)
+    assert warned[0].filename == __file__
     np.testing.assert_array_equal(got, run(problem.y0, pb.EnsembleArray()))
     with pytest.raises(pb.UnsupportedPrimitive, match=r"use `EnsembleArray\(\)`"):
         run(problem.y0, pb.EnsembleKernel())
+
+
+def test_complex_numbers_inside_the_field_fall_back(monkeypatch):
+    monkeypatch.setattr(module, "_warned", set())
+
+    def rotating(t, y, p):
+        return -jnp.real(jnp.exp(1j * t)) * y
+
+    problem = pb.ODEProblem(rotating, np.ones(2), (0.0, 1.0))
+    with pytest.warns(pb.KernelFallbackWarning, match=r"type complex128.*test_executor.py:\d+"):
+        got = pb.solve(problem, pb.Tsit5(), rtol=1e-9, atol=1e-9).y_end
+    np.testing.assert_allclose(got, np.exp(-np.sin([1.0, 1.0])), rtol=1e-8)
+
+
+def test_solve_inside_a_field_names_the_users_line():
+    def inner(t, y, p):
+        return -pb.solve(pb.ODEProblem(lambda t, z, p: -z, y, (0.0, 1.0)), pb.RK4(), dt=0.5).y_end
+
+    problem = pb.ODEProblem(inner, np.ones(2), (0.0, 1.0))
+    with pytest.raises(pb.UnsupportedPrimitive, match=r"another solve.*test_executor.py:\d+"):
+        pb.solve(problem, pb.RK4(), pb.EnsembleKernel(), dt=0.5)
 
 
 @pytest.mark.parametrize(

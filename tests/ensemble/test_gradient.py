@@ -204,6 +204,12 @@ def test_argnums_out_of_range():
         pb.value_and_grad(end, argnums=1)(1.0)
 
 
+@pytest.mark.parametrize("argnums", [(1, 1), (1, -1)])
+def test_argnums_twice(argnums):
+    with pytest.raises(ValueError, match="names an argument twice"):
+        pb.value_and_grad(lambda a, b: a * b, argnums=argnums)(1.0, 2.0)
+
+
 def test_f_must_be_a_function():
     with pytest.raises(TypeError, match="`f` must be a function, but a float arrived"):
         pb.value_and_grad(1.0)

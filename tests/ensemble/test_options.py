@@ -95,8 +95,16 @@ def test_max_steps_must_be_a_count(value):
 def test_traced_step_size():
     attempts = jax.jit(lambda dt: solve(dt=dt).stats["n_attempts"])(0.25)
     assert int(attempts) == 4
-    bad = jax.jit(lambda dt: solve(dt=dt).status)(np.nan)
+    for dt in (np.nan, -0.25, 0.0, np.inf):
+        bad = jax.jit(lambda dt: solve(dt=dt).status)(dt)
+        assert int(bad) == int(pb.Status.invalid_input)
+    bad = jax.jit(lambda dt: solve(dt_max=dt).status)(-0.25)
     assert int(bad) == int(pb.Status.invalid_input)
+
+
+def test_span_that_overflows_is_invalid():
+    sol = solve(PROBLEM.replace(t_span=(-1e308, 1e308)))
+    assert int(sol.status) == int(pb.Status.invalid_input)
 
 
 # ------------------------------------------------------------------------------- tolerances

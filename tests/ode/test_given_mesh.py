@@ -97,3 +97,18 @@ def test_a_given_mesh_is_not_adaptive():
 def test_unknown_action_is_refused():
     with pytest.raises(ValueError, match="'refine', 'ignore', got 'hide'"):
         DiscreteAdjoint(on_unresolved="hide")
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"tape": 1.5}, "`tape` must be a positive whole number of rows or None.*got 1.5"),
+        ({"tape": 0}, "`tape` must be a positive whole number.*got 0"),
+        ({"slack": "much"}, "`slack` must be a positive number or None, got 'much'"),
+        ({"slack": -1.0}, "`slack` must be a positive number"),
+        ({"resolve": "yes"}, "`resolve` must be True or False, got 'yes'"),
+    ],
+)
+def test_options_of_the_adjoint_are_checked(option, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        DiscreteAdjoint(**option)

@@ -35,5 +35,5 @@ def test_custom_vjp_has_gradients_on_the_plain_mesh(executor):
 
 @each_executor
 def test_custom_vjp_has_no_forward_mode(executor):
-    with pytest.raises((TypeError, NotImplementedError), match=r"custom_(vjp|lin)"):
+    with pytest.raises((TypeError, NotImplementedError), match=r"forward.*custom_vjp"):
         jax.jvp(lambda p: end(p, executor, reverse_only), (0.7,), (1.0,))

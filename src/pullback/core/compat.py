@@ -6,6 +6,8 @@ Everything else in the package uses public names, or these.
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from jax._src import linear_util as lu  # WrappedFun: what a custom rule's function hides in
@@ -38,6 +40,7 @@ primitive_batchers = batching.primitive_batchers
 lower_fun = mlir.lower_fun
 register_lowering = mlir.register_lowering
 
+_PACKAGE = str(Path(__file__).parents[1])
 _MAX_DEPTH = 6
 
 
@@ -86,11 +89,18 @@ def _is_tracing_machinery(function: types.FunctionType) -> bool:
     return module.startswith(("jax._src.interpreters.partial_eval", "jax._src.linear_util"))
 
 
-def user_line(source: Any) -> str | None:
-    """Return 'file:line (function)' of the user's code behind an equation's source information."""
-    frame = None if source is None else source_info_util.user_frame(source.traceback)
-    if frame is None:
+def user_line(sources: Sequence[Any]) -> str | None:
+    """Return 'file:line (function)' of the user's code behind an equation.
+
+    Args:
+        sources: Source information of the equation and of the calls around it, innermost first.
+    """
+    found = (source_info_util.user_frames(s.traceback) for s in sources if s is not None)
+    frames = [frame for some in found for frame in some]
+    if not frames:
         return None
+    # A call of this package inside the user's function should name the user's line, not ours.
+    frame = next((f for f in frames if not f.file_name.startswith(_PACKAGE)), frames[0])
     return f"{frame.file_name}:{frame.start_line} ({frame.function_name})"
 
 

@@ -5,13 +5,13 @@ The lane program is the same for all of them; an executor only chooses how it is
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import jax
 
 from pullback import native
 from pullback.core import KernelFallbackWarning, UnsupportedBackend
+from pullback.core.user_warning import warn_user
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,10 @@ def warn_of_fallback(reason: str) -> None:
     """Say once for each reason that the kernel was not used where nothing else was asked for."""
     if reason not in _warned:
         _warned.add(reason)
-        warnings.warn(
+        warn_user(
             f"EnsembleArray() is used, which gives the same results more slowly: {reason}. Pass "
             "executor=pb.EnsembleArray() to choose it silently.",
             KernelFallbackWarning,
-            stacklevel=5,
         )
 
 

@@ -110,6 +110,11 @@ def _checked_argnums(numbers: tuple[int, ...], n_args: int) -> tuple[int, ...]:
                 f"`argnums`={i} does not name one of the {n_args} positional arguments of this "
                 "call; count from 0 and pass what is differentiated by position."
             )
+    if len({i % n_args for i in numbers}) < len(numbers):
+        raise ValueError(
+            f"`argnums`={numbers} names an argument twice, of {n_args}; name each once, since the "
+            "gradient with respect to it is one."
+        )
     return numbers
 
 

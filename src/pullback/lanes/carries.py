@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pullback.lanes.memory import Expression, Strided
-from pullback.lanes.values import Value, object_array
+from pullback.lanes.values import Value, is_key, object_array
 
 
 class Carry:
@@ -131,6 +131,6 @@ def add_edge(phis: Sequence[Sequence[Any]], texts: Sequence[Sequence[str]], bloc
 def lane_form(atom: Any) -> tuple[tuple[int, ...], np.dtype]:
     """Return shape and dtype of an atom's lane values: a random key is a row of two words."""
     aval = atom.aval
-    if str(aval.dtype).startswith("key<"):
+    if is_key(aval):
         return (*aval.shape, 2), np.dtype(np.uint32)
     return tuple(aval.shape), np.dtype(aval.dtype)

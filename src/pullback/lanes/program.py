@@ -73,9 +73,9 @@ class LaneProgram(ABC):
     ) -> list[Any]:
         """Return the cotangents of the linear operands, which arrive as `UndefinedPrimal`."""
         raise TransposeUnsupported(
-            f"Reverse mode of {type(self).__name__} is not available: it is already a derivative. "
-            f"For second derivatives use forward mode over reverse mode, `jacfwd(grad(f))` "
-            f"(which `jax.hessian(f)` is), instead of `grad(grad(f))` or `jacrev(jacfwd(f))`."
+            "Reverse mode is not available through a derivative of a solve. For second "
+            "derivatives use forward mode over reverse mode, `jacfwd(grad(f))` (which "
+            "`jax.hessian(f)` is), instead of `grad(grad(f))` or `jacrev(jacfwd(f))`."
         )
 
     @staticmethod

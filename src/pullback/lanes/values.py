@@ -17,6 +17,21 @@ UINT32 = np.dtype(np.uint32)
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 
+# What a lane can hold, by kind and bytes of the dtype.
+_HELD = frozenset({"f8", "f4", "b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"})
+
+
+def is_key(aval: Any) -> bool:
+    """Whether a JAX type is that of a random key."""
+    return str(aval.dtype).startswith("key<")
+
+
+def is_lane_dtype(dtype: Any) -> bool:
+    """Whether lanes hold values of this dtype; a random key is held as two words."""
+    if str(dtype).startswith("key<"):
+        return str(dtype) == "key<fry>"
+    return np.dtype(dtype).kind + str(np.dtype(dtype).itemsize) in _HELD
+
 
 class Value:
     """One scalar of the lane program, held by every lane at once.

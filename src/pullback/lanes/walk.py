@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import jax
 import numpy as np
 
 from pullback.core.compat import user_line
 from pullback.core.errors import UnsupportedPrimitive
 from pullback.lanes.program_ir import Atom, Block, Constant, Equation, Var
-from pullback.lanes.values import Value, object_array
+from pullback.lanes.values import Value, is_key, is_lane_dtype, object_array
 
 Rule = Callable[["Walk", Equation, list[Any]], Any]
 RULES: dict[str, Rule] = {}
@@ -32,6 +33,17 @@ def rule(*primitives: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+def register_rule(primitive: str, function: Rule) -> None:
+    """Let the lane compiler handle a primitive of another layer.
+
+    Args:
+        primitive: Name of the JAX primitive.
+        function: Called with the walk, the equation and its inputs (arrays of lane values); emits
+            instructions through the walk's builder and returns the results.
+    """
+    RULES[primitive] = function
 
 
 class Walk:
@@ -49,7 +61,8 @@ class Walk:
     def read(self, env: dict[Var, Any], atom: Atom) -> Any:
         """Return the array that an atom stands for."""
         if isinstance(atom, Constant):
-            return self.constant(atom.value)
+            # A literal is a Python number: only its type in the program says how wide it is.
+            return self.constant(constant_array(atom))
         return env[atom]
 
     def constant(self, value: Any) -> Any:
@@ -80,6 +93,7 @@ class Walk:
             apply = RULES.get(equation.primitive)
             if apply is None:
                 raise UnsupportedPrimitive(unsupported_message(equation))
+            _check_dtypes(equation)
             inputs = [self.read(env, atom) for atom in equation.inputs]
             produced = self._apply(apply, equation, inputs)
             del inputs
@@ -125,9 +139,36 @@ class Walk:
         return object_array(shape, [function(*items) for items in zip(*flat, strict=True)])
 
 
+def constant_array(atom: Constant) -> np.ndarray:
+    """Return a literal or closed-over constant in its own dtype, a random key as its words."""
+    if is_key(atom.aval):
+        with jax.ensure_compile_time_eval():
+            return np.asarray(jax.random.key_data(atom.value))
+    return np.asarray(atom.value, atom.aval.dtype)
+
+
+def _check_dtypes(equation: Equation) -> None:
+    """Refuse, with the user's line, numbers that lanes do not hold."""
+    for atom in (*equation.inputs, *equation.outputs):
+        dtype = getattr(atom.aval, "dtype", None)
+        if dtype is not None and not is_lane_dtype(dtype):
+            reason = f"values of type {dtype}"
+            raise UnsupportedPrimitive(unsupported_message(equation, reason))
+
+
 def unsupported_message(equation: Equation, reason: str = "") -> str:
     """Return the sentence for something the lane compiler cannot do, with the user's line."""
     where = source_line(equation)
+    if equation.primitive == "custom_lin":
+        return (
+            f"forward mode cannot pass the `jax.custom_vjp` function{where}: JAX has no rule for "
+            "its tangent; use reverse mode (jax.grad), or define the rule with `jax.custom_jvp`"
+        )
+    if equation.primitive == "lane_call":
+        return (
+            f"`pb.solve` cannot run inside another solve's vector field on `EnsembleKernel`{where};"
+            " use `EnsembleArray()` for the outer solve, or make the inner problem part of its state"
+        )
     detail = f" ({reason})" if reason else ""
     return (
         f"`EnsembleKernel` cannot compile the primitive `{equation.primitive}`{detail}{where}; "
@@ -137,5 +178,5 @@ def unsupported_message(equation: Equation, reason: str = "") -> str:
 
 def source_line(equation: Equation) -> str:
     """Return ' at file:line' of the user's code, or nothing if it is not known."""
-    lines = [line for line in map(user_line, equation.sources) if line]
-    return f" used at {lines[0]}" if lines else ""
+    line = user_line(equation.sources)
+    return f" used at {line}" if line else ""

@@ -17,9 +17,10 @@ import stat
 import struct
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
+
+from pullback.core.user_warning import warn_user
 
 SIZE_LIMIT = 512 * 1024**2
 # Removing a little more than asked for means that not every new entry has to remove another.
@@ -187,10 +188,10 @@ def _warn_untrusted(path: Path) -> None:
     if str(path) in _warned:
         return
     _warned.add(str(path))
-    warnings.warn(
+    warn_user(
         f"compiled kernels are not cached: `{path}` belongs to another user or is writable by "
         "others; run `chmod 700` on it, or set `PULLBACK_CACHE_DIR` to a private directory",
-        stacklevel=3,
+        UserWarning,
     )
 
 

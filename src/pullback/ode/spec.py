@@ -56,13 +56,20 @@ class DiscreteAdjoint:
                 f"`on_unresolved` must be one of {', '.join(map(repr, _ON_UNRESOLVED))}, "
                 f"got {self.on_unresolved!r}."
             )
-        if self.slack is not None and not self.slack > 0:
-            raise ValueError(f"`slack` must be positive or None, got {self.slack!r}.")
-        if self.tape is not None and self.tape < 1:
+        if not isinstance(self.resolve, bool):
+            raise TypeError(f"`resolve` must be True or False, got {self.resolve!r}.")
+        if self.slack is not None and not (_is_number(self.slack, float) and self.slack > 0):
+            raise ValueError(f"`slack` must be a positive number or None, got {self.slack!r}.")
+        if self.tape is not None and not (_is_number(self.tape, int) and self.tape > 0):
             raise ValueError(
-                f"`tape` must be a positive number of rows or None for an unbounded tape, "
+                f"`tape` must be a positive whole number of rows or None for an unbounded tape, "
                 f"got {self.tape!r}."
             )
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    allowed = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    return isinstance(value, allowed) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -55,14 +55,14 @@ def make_mesh(spec: SolveSpec, operands: SolveOperands, max_attempts: int | None
 
 def _is_valid(spec: SolveSpec, operands: SolveOperands) -> Array:
     t0, t1 = frozen(operands.t0), frozen(operands.t1)
-    valid = jnp.isfinite(t0) & jnp.isfinite(t1)
+    valid = jnp.isfinite(t0) & jnp.isfinite(t1) & jnp.isfinite(t1 - t0)
     if spec.adaptive:
         for tolerance in (operands.rtol, operands.atol):
             valid &= jnp.all(frozen(tolerance) >= 0)
         if spec.limit_dt:
-            valid &= jnp.abs(operands.dt_max) > 0
+            valid &= frozen(operands.dt_max) > 0
     if spec.mesh == "chosen":
-        dt = jnp.abs(frozen(operands.dt))
+        dt = frozen(operands.dt)
         may_be_nan = spec.adaptive and spec.automatic_dt
         is_step = (dt > 0) & (dt < np.inf)
         valid &= (is_step | jnp.isnan(dt)) if may_be_nan else is_step

@@ -15,6 +15,7 @@ from jax import lax
 
 from pullback.core.errors import GradientUnresolvedError, GradientUnresolvedWarning
 from pullback.core.typing import Array
+from pullback.core.user_warning import warn_user
 
 __all__ = ["report_unresolved", "warn_of_custom_vjp"]
 
@@ -47,12 +48,11 @@ def _make_reporter(tell: Any) -> Any:
 
 def warn_of_custom_vjp(name: str) -> None:
     """Say that a gradient's mesh cannot be controlled, because no tangent can be carried."""
-    warnings.warn(
+    warn_user(
         f"the vector field `{name}` uses `jax.custom_vjp`, through which no tangent can be pushed, "
         "so the mesh of its gradient follows the state alone: define the rule with "
         "`jax.custom_jvp`, or say `adjoint=DiscreteAdjoint(resolve=False)`.",
         GradientUnresolvedWarning,
-        stacklevel=2,
     )
 
 

@@ -61,12 +61,18 @@ def split(block: Block) -> Phases:
 
 
 def _main_loops(equations: list[Equation]) -> list[Equation]:
-    loops = [e for e in equations if e.primitive == "while"]
+    loops = [e for e in equations if e.primitive == "while" and not _has_many_ends(e)]
     counts = [_count_equations(e.blocks[1]) for e in loops]
     largest = max(counts, default=0)
     return [
         e for e, n in zip(loops, counts, strict=True) if n * _MAIN_LOOP_SHARE >= largest or e.writes
     ]
+
+
+def _has_many_ends(loop: Equation) -> bool:
+    """Whether the loop, made by `vmap` inside a lane, ends for each element on its own."""
+    (go,) = loop.blocks[0].outputs
+    return go.aval.shape != ()
 
 
 def _count_equations(block: Block) -> int:

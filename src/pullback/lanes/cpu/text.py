@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pullback.core.errors import UnsupportedPrimitive
+
 _ELEMENT = {
     "f8": "double",
     "f4": "float",
@@ -30,7 +32,7 @@ def element_type(dtype: np.dtype) -> str:
     try:
         return _ELEMENT[dtype.kind + str(dtype.itemsize)]
     except KeyError:
-        raise TypeError(
+        raise UnsupportedPrimitive(
             f"lane kernels hold float32, float64, bool and integers; found {dtype.name}: "
             "use `EnsembleArray()` for it"
         ) from None

@@ -38,11 +38,14 @@ def while_(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     add_edge(phis, begin, source)
     with b.scope():
         (go,) = walk.block(condition, [*cond_consts, *state])
-        active = walk.under(go[()])
+        go = walk.arrays.fixed(go)
+        active = walk.under(_any_element(walk, go))
         b.branch_if(b.any_lane(active), inside, leave)
         f.open(inside)
         with walk.masked(active):
             results = walk.block(body, [*body_consts, *state])
+        if go.ndim:
+            results = [_where(walk, go, r, s) for r, s in zip(results, state, strict=True)]
         following = [
             c.successor(s, r, active) for c, s, r in zip(carries, state, results, strict=True)
         ]
@@ -50,6 +53,26 @@ def while_(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
         b.branch(head)
     f.open(leave)
     return state
+
+
+def _any_element(walk: Walk, go: Any) -> Value:
+    """Whether any element goes on: `vmap` inside a lane makes one predicate for each."""
+    if go.ndim == 0:
+        return go[()]
+    b = walk.builder
+    axes, neutral = range(go.ndim), b.constant(False, BOOL)
+    return walk.arrays.reduce(walk, go, axes, lambda x, y: b.integer("or", x, y), neutral)[()]
+
+
+def _where(walk: Walk, go: Any, new: Any, old: Any) -> Any:
+    """Return `new` where the element goes on and `old` elsewhere; `go` has the leading axes."""
+    arrays, select = walk.arrays, walk.builder.select
+    chosen = arrays.broadcast(go, new.shape, range(go.ndim))
+    parts = [chosen, new, old]
+    if all(isinstance(x, np.ndarray) for x in parts):
+        return walk.map(select, *parts)
+    nodes = [arrays.node(x) for x in parts]
+    return Expression(select, nodes, tuple(old.shape), old.dtype)
 
 
 @rule("cond")

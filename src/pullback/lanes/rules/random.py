@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from pullback.lanes.program_ir import Equation
-from pullback.lanes.values import UINT32, Value, object_array
+from pullback.lanes.values import UINT32, Value, is_key, object_array
 from pullback.lanes.walk import RULES, Walk, rule
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -165,12 +165,12 @@ def _wordwise(name: str) -> None:
     plain = RULES[name]
 
     def moved(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
-        if not any(str(v.aval.dtype).startswith("key<") for v in equation.outputs):
+        if not any(is_key(v.aval) for v in equation.outputs):
             return plain(walk, equation, inputs)
-        is_key = [str(a.aval.dtype).startswith("key<") for a in equation.inputs]
+        keys = [is_key(a.aval) for a in equation.inputs]
         words = []
         for word in range(2):
-            parts = [x[..., word] if k else x for x, k in zip(inputs, is_key, strict=True)]
+            parts = [x[..., word] if k else x for x, k in zip(inputs, keys, strict=True)]
             result = plain(walk, equation, parts)
             words.append(result if isinstance(result, list) else [result])
         joined = [np.stack([_array(p), _array(q)], -1) for p, q in zip(*words, strict=True)]
