@@ -17,7 +17,7 @@ from typing import Any
 
 import pullback as pb
 from pullback.lanes.elementary.accuracy import MAX_ULP
-from pullback.ode import ExplicitRungeKutta
+from pullback.ode import DiagonallyImplicit, ExplicitRungeKutta, Method, Rosenbrock
 from pullback.testing import tol
 
 DOCS = Path(__file__).resolve().parent
@@ -38,17 +38,39 @@ _LATEX = (
 )
 
 
-def methods() -> list[type[ExplicitRungeKutta]]:
-    """Return the public methods, by order."""
+def methods(family: type[Any] = Method) -> list[Any]:
+    """Return the public methods of a family, by order."""
     public = (getattr(pb, name) for name in pb.__all__)
-    found = [m for m in public if isinstance(m, type) and issubclass(m, ExplicitRungeKutta)]
+    found = [m for m in public if isinstance(m, type) and issubclass(m, family)]
     return sorted(found, key=lambda m: (m.tableau.order, m.tableau.n_stages, m.__name__))
 
 
-def method_table() -> str:
-    """Return what the tableaus say about each method."""
+def stiff_table() -> str:
+    """Return what the tableaus say about each implicit method."""
     rows = []
-    for method in methods():
+    for kind, family in (("Rosenbrock", Rosenbrock), ("ESDIRK", DiagonallyImplicit)):
+        for method in methods(family):
+            t = method.tableau
+            rows.append(
+                (
+                    f"`pb.{method.__name__}()`",
+                    kind,
+                    t.order,
+                    t.embedded_order,
+                    t.n_stages,
+                    "yes" if t.is_stiffly_accurate else "no",
+                    t.dense_order,
+                    t.reference,
+                )
+            )
+    head = ("method", "family", "order", "embedded", "stages")
+    return _table((*head, "stiffly accurate", "dense output", "source"), rows)
+
+
+def method_table() -> str:
+    """Return what the tableaus say about each explicit method."""
+    rows = []
+    for method in methods(ExplicitRungeKutta):
         t = method.tableau
         rows.append(
             (
@@ -120,6 +142,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "methods": method_table,
     "references": reference_table,
     "status": status_table,
+    "stiff-methods": stiff_table,
     "tolerances": tolerance_table,
 }
 

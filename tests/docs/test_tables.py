@@ -10,7 +10,7 @@ import pytest
 
 import pullback as pb
 from pullback.lanes.elementary.accuracy import MAX_ULP
-from pullback.ode import ExplicitRungeKutta
+from pullback.ode import ExplicitRungeKutta, Method
 from repo_files import ROOT, name_of
 
 DOCS = ROOT / "docs"
@@ -54,6 +54,12 @@ def test_methods_and_their_numbers_are_in_the_table():
     assert set(found) == {f"`pb.{m.__name__}()`" for m in methods}
 
 
+def test_every_method_is_in_a_table():
+    text = tables.method_table() + tables.stiff_table()
+    classes = [m for m in vars(pb).values() if inspect.isclass(m) and issubclass(m, Method)]
+    assert [m.__name__ for m in classes if f"`pb.{m.__name__}()`" not in text] == []
+
+
 def test_every_elementary_function_is_in_the_table():
     table = tables.accuracy_table()
     assert [name for name in MAX_ULP if f"`{name}` {MAX_ULP[name]:g}" not in table] == []
@@ -75,8 +81,8 @@ def test_every_entry_of_the_bibliography_is_read_whole():
 @pytest.mark.parametrize("name", pb.__all__)
 def test_every_public_name_has_an_api_page(name):
     value = getattr(pb, name)
-    if inspect.isclass(value) and issubclass(value, ExplicitRungeKutta):
-        return  # in the table of methods
+    if inspect.isclass(value) and issubclass(value, Method):
+        return  # in the tables of methods
     text = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
     assert re.search(rf"^::: pullback\.(ensemble\.{name}\.)?{name}$", text, re.M)
 

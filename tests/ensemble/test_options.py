@@ -183,7 +183,6 @@ def test_not_a_controller_or_an_adjoint():
         {"dt_min": 1e-9},
         {"reduce": sum},
         {"batch_size": 10},
-        {"initialization": "none"},
         {"progress": True},
     ],
     ids=lambda option: next(iter(option)),
@@ -200,6 +199,11 @@ def test_their_defaults_are_accepted():
         progress=False,
     )  # fmt: skip
     assert bool(sol.ok)
+
+
+def test_initialization_is_one_of_two():
+    with pytest.raises(ValueError, match=r"`initialization` must be .brown.*'none' arrived"):
+        solve(initialization="none")
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ _TEXT: dict[Status, tuple[str, str]] = {
         "raise `max_saves` or save at fixed times",
     ),
     Status.newton_diverged: (
-        "the nonlinear solver of an implicit step did not converge",
-        "lower `dt`, give an exact `jac`, or tighten the tolerances",
+        "the equations of an implicit step could not be solved",
+        "lower `dt` or loosen the tolerances; a Rosenbrock method has no iteration to converge",
     ),
     Status.looks_stiff: (
         "the step size is held down by stability rather than by accuracy",

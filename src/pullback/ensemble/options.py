@@ -14,7 +14,7 @@ import numpy as np
 
 from pullback.ensemble.dtypes import cast, dtype_of, known
 from pullback.ensemble.leaf import Leaf, Members, is_array, named_leaves
-from pullback.ode import DiscreteAdjoint, PIController
+from pullback.ode import DiscreteAdjoint, MassMatrix, Method, PIController, make_mass_matrix
 
 # Below this many units in the last place an error estimate is rounding noise.
 _RTOL_EPS = 4
@@ -26,7 +26,6 @@ _UNAVAILABLE: tuple[tuple[str, Any, str], ...] = (
     ("dt_min", None, "a step that becomes too small ends with the status `dt_underflow`"),
     ("reduce", None, "reduce `sol.y` afterwards"),
     ("batch_size", None, "call `solve` on parts of the ensemble"),
-    ("initialization", "brown", "it concerns algebraic equations, which are not available either"),
     ("progress", False, "leave it out"),
 )
 
@@ -73,7 +72,7 @@ def checked_adjoint(adjoint: Any) -> DiscreteAdjoint:
 
 def checked_adaptive(adaptive: Any, dt: Any, method: Any) -> bool:
     """Return whether the step size is chosen by the error estimate of `method`."""
-    has_estimate = method.tableau.b_err is not None
+    has_estimate = method.has_error_estimate
     name = type(method).__name__
     if adaptive is None:
         adaptive = has_estimate and dt is None
@@ -91,6 +90,29 @@ def checked_adaptive(adaptive: Any, dt: Any, method: Any) -> bool:
             "example dt=0.01."
         )
     return bool(adaptive)
+
+
+def checked_initialization(initialization: Any) -> Any:
+    """Return how algebraic variables start."""
+    if initialization not in ("brown", "check"):
+        raise ValueError(
+            '`initialization` must be "brown" (solve for the algebraic variables) or "check" '
+            f"(they must be consistent), but {initialization!r} arrived."
+        )
+    return initialization
+
+
+def checked_mass(matrix: Any, n: int, method: Method) -> MassMatrix | None:
+    """Return the mass matrix for `method`; None for the identity."""
+    if matrix is None:
+        return None
+    mass = make_mass_matrix(matrix, n)
+    if mass is not None and not method.is_implicit:
+        raise ValueError(
+            f"`method` {method.name} is explicit and cannot take a `mass_matrix`; use a method for "
+            "stiff problems, such as pb.Rodas5P(), or multiply the vector field by its inverse."
+        )
+    return mass
 
 
 class Numbers(NamedTuple):

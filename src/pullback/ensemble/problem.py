@@ -12,20 +12,20 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 PyTree = Any
 
 _NOT_YET = {
     "events": "events are not available yet; stop at a known time with `t_span` instead",
-    "mass_matrix": "mass matrices are not available yet; solve for y' explicitly",
-    "jac": "a Jacobian is only used by implicit methods, which are not available yet; leave it out",
+    "jac": "the Jacobian is always derived from `vector_field`; leave it out",
 }
 
 
 @jax.tree_util.register_pytree_with_keys_class
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class ODEProblem:
-    """The initial value problem y' = vector_field(t, y, params), y(t0) = y0, on (t0, t1).
+    """The initial value problem M y' = vector_field(t, y, params), y(t0) = y0, on (t0, t1).
 
     A problem is a pytree with the leaves of `y0`, `t_span` and `params`, so it passes through
     `jax.jit`, `jax.grad` and `jax.vmap`. A vector field that is itself a pytree (an Equinox module,
@@ -39,7 +39,9 @@ class ODEProblem:
         t_span: `(t0, t1)`, an array of the two also. `t1 < t0` integrates backward.
         params: any pytree, given to `vector_field` as it is.
         events: not available yet.
-        mass_matrix: not available yet.
+        mass_matrix: the constant matrix M, `(n, n)` numbers for the ravelled state of n components
+            or `(n,)` for a diagonal one; None is the identity. Rows of zeros make the equation an
+            algebraic one. Needs a method that takes it, such as `pb.Rodas5P()`.
         jac: not available yet.
 
     Example:
@@ -53,6 +55,7 @@ class ODEProblem:
     y0: PyTree
     t_span: Any
     params: PyTree = None
+    mass_matrix: Any = None
 
     def __init__(
         self,
@@ -71,11 +74,11 @@ class ODEProblem:
                 f"{type(vector_field).__name__} arrived; pass the function first, then `y0`."
             )
         empty = isinstance(events, (tuple, list)) and not events
-        given = {"events": None if empty else events, "mass_matrix": mass_matrix, "jac": jac}
+        given = {"events": None if empty else events, "jac": jac}
         for name, value in given.items():
             if value is not None:
                 raise NotImplementedError(f"`{name}` of ODEProblem: {_NOT_YET[name]}.")
-        self._set(vector_field, y0, split_t_span(t_span), params)
+        self._set(vector_field, y0, split_t_span(t_span), params, _static_matrix(mass_matrix))
 
     def _set(self, *parts: Any) -> None:
         for name, part in zip(_PARTS, parts, strict=True):
@@ -85,7 +88,7 @@ class ODEProblem:
         """Return a copy with the named parts changed (`remake` in Julia).
 
         Args:
-            changes: any of `vector_field`, `y0`, `t_span`, `params`.
+            changes: any of `vector_field`, `y0`, `t_span`, `params`, `mass_matrix`.
         """
         unknown = sorted(set(changes) - set(_PARTS))
         if unknown:
@@ -98,15 +101,17 @@ class ODEProblem:
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
         """Split into leaves with their names and the static part."""
         static = is_leaf(self.vector_field)
-        moving = _PARTS[1:] if static else _PARTS
+        moving = _MOVING[1:] if static else _MOVING
         children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in moving]
-        return children, (self.vector_field if static else None)
+        return children, (self.vector_field if static else None, self.mass_matrix)
 
     @classmethod
     def tree_unflatten(cls, static: Any, children: Any) -> Self:
         """Rebuild without checks: the leaves may be anything that JAX puts there."""
         problem = object.__new__(cls)
-        problem._set(*((static, *children) if static is not None else children))
+        function, mass_matrix = static
+        moving = children if function is None else (function, *children)
+        problem._set(*moving, mass_matrix)
         return problem
 
     def __repr__(self) -> str:
@@ -115,6 +120,27 @@ class ODEProblem:
 
 
 _PARTS = tuple(field.name for field in fields(ODEProblem))
+_MOVING = _PARTS[:-1]
+
+
+def _static_matrix(matrix: Any) -> Any:
+    """Return a constant matrix as nested tuples, which compare by content."""
+    if matrix is None:
+        return None
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(matrix)):
+        raise TypeError(
+            "`mass_matrix` must be known numbers, but a traced array arrived; it is part of the "
+            "compiled program. Put what varies into `params` and `vector_field`."
+        )
+    numbers = np.asarray(matrix)
+    if numbers.dtype.kind not in "fiu" or numbers.ndim not in (1, 2):
+        raise TypeError(
+            "`mass_matrix` must be real numbers of shape (n, n) or (n,), but "
+            f"{numbers.dtype} of shape {numbers.shape} arrived."
+        )
+    if numbers.ndim == 1:
+        return tuple(map(float, numbers))
+    return tuple(tuple(map(float, row)) for row in numbers)
 
 
 def is_leaf(tree: Any) -> bool:

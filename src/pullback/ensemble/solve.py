@@ -26,7 +26,9 @@ from pullback.ensemble.options import (
     checked_adaptive,
     checked_adjoint,
     checked_controller,
+    checked_initialization,
     checked_instance,
+    checked_mass,
     checked_max_steps,
     checked_numbers,
     refuse_unavailable,
@@ -37,7 +39,7 @@ from pullback.ensemble.run import RunArrays, RunPlan
 from pullback.ensemble.solution import Solution
 from pullback.ensemble.times import SavePlan, cast_t_span, plan_saves
 from pullback.ensemble.traced_field import Field, parameter_operands, trace_field
-from pullback.ode import DiscreteAdjoint, ExplicitRungeKutta, PIController, SolveSpec
+from pullback.ode import DiscreteAdjoint, Method, PIController, SolveSpec
 
 _PLAIN_ADJOINT = DiscreteAdjoint()
 SaveAt = ArrayLike | Literal["steps"] | None
@@ -47,7 +49,7 @@ SaveAt = ArrayLike | Literal["steps"] | None
 @compiled_as_ever
 def solve(
     problem: ODEProblem | EnsembleProblem,
-    method: ExplicitRungeKutta,
+    method: Method,
     executor: Executor | None = None,
     *,
     trajectories: int | None = None,
@@ -78,7 +80,7 @@ def solve(
 
     Args:
         problem: an ODEProblem, or an EnsembleProblem of many.
-        method: a Runge-Kutta method, such as `pb.Tsit5()`.
+        method: such as `pb.Tsit5()`, or `pb.Rodas5P()` for a stiff problem.
         executor: `pb.EnsembleKernel()`, `pb.EnsembleArray()`, or None for the kernel where it
             compiles and the array elsewhere.
         trajectories: number of trajectories; needed with `prob_func`.
@@ -99,7 +101,9 @@ def solve(
         adjoint: options of reverse mode.
         reduce: not available yet.
         batch_size: not available yet.
-        initialization: not available yet.
+        initialization: how the algebraic variables of a singular mass matrix start: "brown" solves
+            the algebraic equations for them, keeping the others; "check" takes them as they are and
+            gives the status `inconsistent_initial` where the equations do not hold.
         progress: not available yet.
         throw: raise if a trajectory failed; an error under `jax.jit`, where status is traced.
 
@@ -116,8 +120,8 @@ def solve(
         jvp and vjp by `y0`, `params`, `t_span`, `saveat` and what the vector field closes over:
         the exact derivative of the executed steps with their sizes held fixed.
     """
-    refuse_unavailable(save_fn, events, dt_min, reduce, batch_size, initialization, progress)
-    method = checked_instance("method", method, ExplicitRungeKutta, "pb.Tsit5()")
+    refuse_unavailable(save_fn, events, dt_min, reduce, batch_size, progress)
+    method = checked_instance("method", method, Method, "pb.Tsit5()")
     adaptive = checked_adaptive(adaptive, dt, method)
     backend, may_fall_back = resolve_executor(executor)
     members = _cast_members(resolve_members(problem, trajectories, key))
@@ -136,6 +140,8 @@ def solve(
         adjoint=checked_adjoint(adjoint),
         automatic_dt=dt is None,
         limit_dt=dt_max is not None,
+        mass=checked_mass(members.problem.mass_matrix, field.flat.n, method),
+        initialization=checked_initialization(initialization),
     )
     arrays, batched = _run_arrays(members, field, saves, numbers)
     plan = RunPlan(spec, backend, field.layout, members.n_traj, batched)

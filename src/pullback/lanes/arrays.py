@@ -6,6 +6,7 @@ nodes of :mod:`pullback.lanes.memory`, which are evaluated in loops where somebo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ from pullback.lanes.values import Value, object_array
 REGISTER_LIMIT = 32
 # What is computed from memory goes back to registers only if it is this small: unrolling the work
 # of a loop costs code and gains nothing.
-_RETURN_LIMIT = 8
+RETURN_LIMIT = 8
 _REDUCED_AXIS = 100
 
 Combine = Callable[[Value, Value], Value]
@@ -58,7 +59,7 @@ class Arrays(RegisterArrays):
     # -- forms -----------------------------------------------------------------------------------
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape is held in registers."""
-        return int(np.prod(shape, dtype=np.int64)) <= self.limit
+        return math.prod(shape) <= self.limit
 
     def node(self, x: Any) -> Node:
         """Return an array in the form that loops can read."""
@@ -115,9 +116,10 @@ class Arrays(RegisterArrays):
 
     def copied(self, x: Any) -> tuple[Any, Strided]:
         """Return a storage of the thread that begins as a copy of `x`, and its contents."""
-        storage = self.make_storage(tuple(x.shape), x.dtype)
-        contents = Strided(self.builder, storage.pointer, x.shape, x.dtype, keep=storage)
-        self.in_memory(x, contents)
+        source = self.node(x)
+        storage = self.make_storage(source.shape, source.dtype)
+        contents = Strided(self.builder, storage.pointer, source.shape, source.dtype, keep=storage)
+        self.in_memory(source, contents)
         return storage, contents
 
     def fixed(self, x: Any) -> Any:
@@ -152,7 +154,7 @@ class Arrays(RegisterArrays):
         out = equation.outputs[0]
         if self._small(out.shape, *inputs):
             return walk.map(function, *inputs)
-        if out.size <= _RETURN_LIMIT:
+        if out.size <= RETURN_LIMIT:
             return walk.map(function, *[self.registers(walk, x) for x in inputs])
         nodes = [self._stretched(self.node(x), out.shape) for x in inputs]
         return Expression(function, nodes, tuple(out.shape), np.dtype(out.dtype))
@@ -234,7 +236,7 @@ class Arrays(RegisterArrays):
 
     def settle_small(self, x: Any) -> Any:
         """Read a piece that fits into registers there, if it is only a view."""
-        if isinstance(x, Node) and x.size <= _RETURN_LIMIT and x.is_view:
+        if isinstance(x, Node) and x.size <= RETURN_LIMIT and x.is_view:
             return self.registers(None, x)
         return x
 
@@ -297,7 +299,7 @@ class Arrays(RegisterArrays):
         if isinstance(x, np.ndarray):
             return super().reduce(walk, x, axes, combine, neutral)
         result = self.reduce_node(x, axes, combine, neutral)
-        return self.registers(walk, result) if result.size <= _RETURN_LIMIT else result
+        return self.registers(walk, result) if result.size <= RETURN_LIMIT else result
 
     def reduce_node(
         self, x: Node, axes: Sequence[int], combine: Combine, neutral: Value
@@ -324,7 +326,7 @@ class Arrays(RegisterArrays):
         if work <= 2 * self.limit and self._small(equation.outputs[0].shape, x, y):
             return super().dot(walk, equation, x, y, *axes)
         result = contract(self, x, y, axes, np.dtype(equation.outputs[0].dtype))
-        return self.registers(walk, result) if result.size <= _RETURN_LIMIT else result
+        return self.registers(walk, result) if result.size <= RETURN_LIMIT else result
 
     def pick(self, walk: Any, x: Any, offset: Value, places: Sequence[int]) -> list[Value]:
         """Return the elements of `x` at ``offset + place`` (row-major positions)."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pullback.lanes.memory import Expression, Index, Node, Remapped, Strided
-from pullback.lanes.values import Value
+from pullback.lanes.values import INT64, Value
 
 _VECTOR_REGISTERS_FOR_SUMS = 8
 
@@ -75,13 +75,48 @@ def _product(arrays: Any, x: Node, y: Node, axes: Axes, dtype: np.dtype) -> tupl
 def _matrix_vector(arrays: Any, matrix: Strided, contracted: int, vector: Any) -> Strided:
     """Multiply a matrix that all lanes share with a vector of each lane.
 
-    A block of results stays in registers while the contracted axis is run through once; each step
-    loads one vector and spreads one scalar of the matrix per result of the block.
+    Stages of a method multiply with the same matrix again and again: the loops are a function of
+    their own, emitted once for each form.
     """
     b = arrays.builder
     x = arrays.in_memory(vector)
-    n_out, n_in = matrix.shape[1 - contracted], matrix.shape[contracted]
+    n_out = matrix.shape[1 - contracted]
     target = arrays.fresh((n_out,), matrix.dtype)
+
+    def at(array: Strided) -> str:
+        return b.element_pointer(
+            array.pointer, array.dtype, b.constant(0, INT64), array.offset, shared=array.shared
+        )
+
+    def emit(pointers: Sequence[str]) -> None:
+        whole = (
+            _view(b, pointers[0], target),
+            _view(b, pointers[1], matrix),
+            _view(b, pointers[2], x),
+        )
+        _emit_matrix_vector(b, *whole, contracted)
+
+    form = [matrix.dtype.str[1:], x.dtype.str[1:], *matrix.shape, *matrix.strides, *x.strides]
+    form += [contracted, int(x.shared)]
+    name = "matrix_vector_" + "_".join(str(item).replace("-", "m") for item in form)
+    b.procedure(name, emit, [at(target), at(matrix), at(x)])
+    return target
+
+
+def _view(b: Any, pointer: str, like: Strided) -> Strided:
+    """Return the array that begins at a pointer and lies as another does."""
+    return Strided(b, pointer, like.shape, like.dtype, strides=like.strides, shared=like.shared)
+
+
+def _emit_matrix_vector(
+    b: Any, target: Strided, matrix: Strided, x: Strided, contracted: int
+) -> None:
+    """Emit the loops of a matrix-vector product.
+
+    A block of results stays in registers while the contracted axis is run through once; each step
+    loads one vector and spreads one scalar of the matrix per result of the block.
+    """
+    n_out, n_in = matrix.shape[1 - contracted], matrix.shape[contracted]
     registers = max(1, b.width * matrix.dtype.itemsize // b.register_bytes)
     block = max(1, _VECTOR_REGISTERS_FOR_SUMS // registers)
 
@@ -103,4 +138,3 @@ def _matrix_vector(arrays: Any, matrix: Strided, contracted: int, vector: Any) -
             rows(start, 0, block)
     if n_out - whole:
         rows(None, whole, n_out - whole)
-    return target

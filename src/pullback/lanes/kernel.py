@@ -18,11 +18,11 @@ from jax.extend.core import ClosedJaxpr
 
 from pullback import native
 from pullback.core.errors import UnsupportedPrimitive
+from pullback.core.fingerprint import jaxpr_key
 from pullback.lanes import rules
 from pullback.lanes.cpu.layout import GROUP
 from pullback.lanes.cpu.shell import build
 from pullback.lanes.cpu.target import lane_width
-from pullback.lanes.fingerprint import jaxpr_key
 from pullback.lanes.program_ir import from_jaxpr
 
 __all__ = ["KernelReport", "call", "compile_program", "kernel_reports", "unsupported_reason"]

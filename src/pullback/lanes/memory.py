@@ -13,6 +13,7 @@ range is known while the kernel is built.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ class Node:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def check(self, index: Sequence[Index]) -> None:
         """Raise `Cut` if the ranges of `index` are too wide to evaluate in one loop."""
@@ -271,7 +272,7 @@ class Filled(Node):
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides, in elements, of an array without gaps."""
-    return tuple(int(np.prod(shape[a + 1 :], dtype=np.int64)) for a in range(len(shape)))
+    return tuple(math.prod(shape[a + 1 :]) for a in range(len(shape)))
 
 
 def domain(node: Node, shape: Sequence[int]) -> Iterator[list[tuple[int, int]]]:

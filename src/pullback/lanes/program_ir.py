@@ -7,11 +7,11 @@ results nobody reads. Loops and branches keep their bodies as nested blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 _REF_WRITES = {"swap", "addupdate"}
@@ -60,7 +60,7 @@ class Var:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ memory-resident kinds of :mod:`pullback.lanes.memory` (large arrays).
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,13 @@ _HELD = frozenset({"f8", "f4", "b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "
 
 def is_key(aval: Any) -> bool:
     """Whether a JAX type is that of a random key."""
-    return str(aval.dtype).startswith("key<")
+    return not isinstance(aval.dtype, np.dtype) and str(aval.dtype).startswith("key<")
 
 
+@functools.lru_cache(maxsize=64)
 def is_lane_dtype(dtype: Any) -> bool:
     """Whether lanes hold values of this dtype; a random key is held as two words."""
-    if str(dtype).startswith("key<"):
+    if not isinstance(dtype, np.dtype) and str(dtype).startswith("key<"):
         return str(dtype) == "key<fry>"
     return np.dtype(dtype).kind + str(np.dtype(dtype).itemsize) in _HELD
 

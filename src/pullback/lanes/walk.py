@@ -18,7 +18,7 @@ import numpy as np
 from pullback.core.compat import user_line
 from pullback.core.errors import UnsupportedPrimitive
 from pullback.lanes.program_ir import Atom, Block, Constant, Equation, Var
-from pullback.lanes.values import Value, is_key, is_lane_dtype, object_array
+from pullback.lanes.values import Value, is_key, is_lane_dtype, object_array, scalar
 
 Rule = Callable[["Walk", Equation, list[Any]], Any]
 RULES: dict[str, Rule] = {}
@@ -50,13 +50,15 @@ class Walk:
     """Evaluates equations; holds the builder, how arrays are held, and the current mask.
 
     `mask` says which lanes execute at this point (None: all that hold a trajectory): rules with
-    effects must respect it.
+    effects must respect it. `unrolled_matrix` is the size of the largest matrix that was eliminated
+    by its pattern of zeros, which only arrays in registers show.
     """
 
     def __init__(self, builder: Any, arrays: Any) -> None:
         self.builder = builder
         self.arrays = arrays
         self.mask: Value | None = None
+        self.unrolled_matrix = 0
 
     def read(self, env: dict[Var, Any], atom: Atom) -> Any:
         """Return the array that an atom stands for."""
@@ -134,8 +136,13 @@ class Walk:
 
     def map(self, function: Callable[..., Value], *arrays: np.ndarray) -> np.ndarray:
         """Apply a scalar operation elementwise, broadcasting scalars."""
-        shape = np.broadcast_shapes(*[a.shape for a in arrays])
-        flat = [np.broadcast_to(a, shape).ravel() for a in arrays]
+        shape = arrays[0].shape
+        if any(a.shape != shape for a in arrays):
+            shape = np.broadcast_shapes(*[a.shape for a in arrays])
+            arrays = tuple(np.broadcast_to(a, shape) for a in arrays)
+        if not shape:
+            return scalar(function(*[a[()] for a in arrays]))
+        flat = [a.ravel() for a in arrays]
         return object_array(shape, [function(*items) for items in zip(*flat, strict=True)])
 
 
@@ -166,8 +173,9 @@ def unsupported_message(equation: Equation, reason: str = "") -> str:
         )
     if equation.primitive == "lane_call":
         return (
-            f"`pb.solve` cannot run inside another solve's vector field on `EnsembleKernel`{where};"
-            " use `EnsembleArray()` for the outer solve, or make the inner problem part of its state"
+            f"`pb.solve` cannot run inside another solve's vector field on `EnsembleKernel`{where}"
+            "; use `EnsembleArray()` for the outer solve, or make the inner problem part of its "
+            "state"
         )
     detail = f" ({reason})" if reason else ""
     return (

@@ -186,7 +186,8 @@ class BackwardSweep:
             h = h + jnp.where(reached, t1 - frozen(t1), 0.0)
         moves_h = bool(self.flags.t0 or self.flags.t1)
         active = (self.flags.t0, True, moves_h, *self.flags.theta)
-        _, pull = pull_back(self.maps.arrive, (t, row.y, h, *self.operands.theta), active)
+        maps = self.maps.at(jnp.maximum(state.n_left - 1, 0))
+        _, pull = pull_back(maps.arrive, (t, row.y, h, *self.operands.theta), active)
         t_bar, y_bar, h_bar, *theta = pull(end_bar)
 
         def if_step(bar: Array) -> Array:
@@ -211,10 +212,11 @@ class BackwardSweep:
         is_first = s.n_left == 1
         t, h = self.tape.sweep.shifted(row.t, row.h, is_first)
         primals = (t, row.y, h, *self.operands.theta)
+        maps = self.maps.at(s.n_left - 1)
         active = (self.flags.t0, True, self.flags.t0, *self.flags.theta)
         lam, weight, fold = s.lam, s.weight2, None
         if s.rows is not None:
-            (y1, stages), pull = pull_back(self.maps.arrive_with_stages, primals, active)
+            (y1, stages), pull = pull_back(maps.arrive_with_stages, primals, active)
             taken = TakenStep(t, row.y, h, y1, stages, s.t_next, is_first)
             fold = rows.fold(taken, s.rows, s.time, weight)
             lam, weight = lam + fold.at_end, fold.weight2
@@ -228,7 +230,7 @@ class BackwardSweep:
                 lam = lam + bar
                 if weight is not None:
                     weight = weight + weight2(bar, row.y, self.unit)
-            _, pull = pull_back(self.maps.arrive, primals, active)
+            _, pull = pull_back(maps.arrive, primals, active)
             t_bar, y_bar, h_bar, *theta_bar = pull(lam)
         error = s.error
         if error is not None:

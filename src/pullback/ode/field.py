@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 
+from pullback.core.fingerprint import ContentKey, open_jaxpr_key
 from pullback.core.typing import Array, PyTree
-from pullback.lanes.fingerprint import ContentKey, open_jaxpr_key
+from pullback.ode.index_tables import index_tables
 from pullback.ode.ravel import StateLayout, refuse_silent_narrowing, state_layout
 
 __all__ = ["FlatField", "TracedField", "trace_vector_field"]
@@ -130,11 +131,13 @@ def trace_vector_field(
     shapes = (jax.ShapeDtypeStruct(v.shape, v.dtype) for v in theta)
     closed = jax.make_jaxpr(flat)(scalar, vector, *shapes)
     _refuse_effects(closed, name)
-    unique, slots = _unique(closed.consts)
+    tables = index_tables(closed)
+    unique, slots = _unique([c for i, c in enumerate(closed.consts) if i not in tables])
     hoisted = tuple(_as_operand(const, layout.dtype) for const in unique)
-    jaxpr = _without_constants(closed, unique, slots, hoisted)
+    jaxpr = _without_constants(closed, tables, unique, slots, hoisted)
     # The key is of the first trace: tracing again wraps the functions of custom rules once more.
-    key = ContentKey((open_jaxpr_key(closed.jaxpr), slots))
+    fixed = tuple((i, v.shape, v.dtype.str, v.tobytes()) for i, v in tables.items())
+    key = ContentKey((open_jaxpr_key(closed.jaxpr), slots, fixed))
     floating = tuple(jnp.issubdtype(a.dtype, np.floating) for a in jaxpr.in_avals[2:])
     field = FlatField(key, jaxpr, name, layout.n, floating)
     return TracedField(field, theta + hoisted, layout.ravel(y0), layout)
@@ -181,11 +184,12 @@ def _unique(consts: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
 
 def _without_constants(
     closed: jex.ClosedJaxpr,
+    tables: Mapping[int, np.ndarray],
     unique: Sequence[Any],
     slots: Sequence[int],
     hoisted: Sequence[Array],
 ) -> jex.ClosedJaxpr:
-    """Return the trace with its constants as further operands."""
+    """Return the trace with its constants, but for `tables`, as further operands."""
     restore = [_restorer(const) for const in unique]
     n_given = len(closed.in_avals)
     given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
@@ -193,6 +197,10 @@ def _without_constants(
 
     def evaluate(*values: Array) -> list[Array]:
         back = [r(v) for r, v in zip(restore, values[n_given:], strict=True)]
-        return jax.core.eval_jaxpr(closed.jaxpr, [back[i] for i in slots], *values[:n_given])
+        others = iter(slots)
+        consts = [
+            tables[i] if i in tables else back[next(others)] for i in range(len(closed.consts))
+        ]
+        return jax.core.eval_jaxpr(closed.jaxpr, consts, *values[:n_given])
 
     return jax.make_jaxpr(evaluate)(*avals)

@@ -10,8 +10,10 @@ import dataclasses
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.mesh import frozen
+from pullback.ode.method import Step
+from pullback.ode.slope import slope
 from pullback.ode.spec import SolveSpec
-from pullback.ode.step import Field, Step, advance, dense_output, take_step
+from pullback.ode.system import System
 
 __all__ = ["StepMaps"]
 
@@ -22,21 +24,31 @@ class StepMaps:
 
     Attributes:
         spec: What is solved.
+        rtol: Relative tolerance, for equations inside a step.
+        atol: Absolute tolerance, likewise.
+        index: Number of the step, from 0; None outside a step.
     """
 
     spec: SolveSpec
+    rtol: Array
+    atol: Array
+    index: MaybeArray = None
+
+    def at(self, index: Array) -> StepMaps:
+        """Return the maps of step number `index`, which the noise of a step depends on."""
+        return dataclasses.replace(self, index=index)
 
     def slope(self, t: Array, y: Array, *theta: Array) -> Array:
-        """Evaluate the vector field."""
-        return self.spec.field(t, y, theta)
+        """Return y'."""
+        return slope(self._system(theta), t, y)
 
     def step(self, t: Array, y: Array, h: Array, k1: MaybeArray, *theta: Array) -> Step:
         """Take one step, from a known first stage if there is one."""
-        return take_step(self.spec.method.tableau, self._field(theta), t, y, h, k1)
+        return self.spec.method.step(self._system(theta), t, y, h, k1)
 
     def arrive(self, t: Array, y: Array, h: Array, *theta: Array) -> Array:
         """Return only the state at the end of a step."""
-        return advance(self.spec.method.tableau, self._field(theta), t, y, h)
+        return self.spec.method.advance(self._system(theta), t, y, h)
 
     def arrive_with_stages(
         self, t: Array, y: Array, h: Array, *theta: Array
@@ -47,16 +59,12 @@ class StepMaps:
 
     def row(self, time: Array, t: Array, y: Array, h: Array, *rest: Array) -> Array:
         """Return the state at `time` inside a step; the rest is its stages, then theta."""
-        n = self.spec.method.tableau.n_stages
-        field = self._field(rest[n:])
-        return dense_output(self.spec.method.tableau, field, t, y, h, rest[:n], time)
+        n = self.spec.method.n_stages
+        return self.spec.method.row(self._system(rest[n:]), t, y, h, rest[:n], time)
 
     def end_row(self, time: Array, y: Array, *theta: Array) -> Array:
         """Return the state at the end of a step as it moves along the field with its time."""
-        return y + (time - frozen(time)) * self.spec.field(time, y, theta)
+        return y + (time - frozen(time)) * self.slope(time, y, *theta)
 
-    def _field(self, theta: tuple[Array, ...]) -> Field:
-        def field(t: Array, y: Array) -> Array:
-            return self.spec.field(t, y, theta)
-
-        return field
+    def _system(self, theta: tuple[Array, ...]) -> System:
+        return System(self.spec.field, theta, self.spec.mass, self.rtol, self.atol, self.index)

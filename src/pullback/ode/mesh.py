@@ -70,6 +70,8 @@ class Mesh:
         error_order: Exponent of the step's local error.
         max_attempts: Bound on attempts.
         max_accepted: Bound on accepted steps; None without one.
+        solves_equations: Whether a squared error of infinity says that equations inside the step
+            were not solved; numbers that are not finite then give NaN.
     """
 
     t0: Array
@@ -84,6 +86,7 @@ class Mesh:
     error_order: int
     max_attempts: int
     max_accepted: int | None
+    solves_equations: bool
 
     def start(self, h: MaybeArray, done: Array | bool = False) -> MeshState:
         """Return the state before the first attempt, whose size will be `h`."""
@@ -148,11 +151,14 @@ class Mesh:
     def status(self, state: MeshState) -> Array:
         """Return the status code of a trajectory that is done."""
         used_up = state.n_attempts >= self.max_attempts
+        broken = _code("non_finite")
+        if self.solves_equations:
+            broken = jnp.where(jnp.isnan(state.q2), broken, _code("newton_diverged"))
         if self.controller is None:
-            failure = jnp.where(state.q2 < np.inf, _code("max_steps_reached"), _code("non_finite"))
+            failure = jnp.where(state.q2 < np.inf, _code("max_steps_reached"), broken)
         else:
             has_room = self.has_room(state)
-            no_room = jnp.where(state.q2 < np.inf, _code("dt_underflow"), _code("non_finite"))
+            no_room = jnp.where(state.q2 < np.inf, _code("dt_underflow"), broken)
             failure = jnp.where(used_up & has_room, _code("max_steps_reached"), no_room)
         if self.max_accepted is not None:
             is_full = state.n_accepted >= self.max_accepted

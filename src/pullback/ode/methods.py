@@ -7,29 +7,40 @@ The numbers are in `pullback.ode.tableaus`, the step in `pullback.ode.step`.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+from pullback.core.typing import Array, MaybeArray
 from pullback.ode import tableaus
+from pullback.ode.method import Method, Step
+from pullback.ode.step import advance, dense_output, take_step
 from pullback.ode.tableau import ButcherTableau
 
 __all__ = [
     "RK4",
     "Bosh3",
     "Dopri5",
+    "Dopri8",
     "Euler",
     "ExplicitRungeKutta",
     "Heun",
     "Midpoint",
     "Tsit5",
     "Vern7",
+    "Vern9",
 ]
 
 
 @dataclasses.dataclass(frozen=True)
-class ExplicitRungeKutta:
+class ExplicitRungeKutta(Method):
     """An explicit Runge-Kutta method; a subclass sets `tableau`."""
 
     tableau: ClassVar[ButcherTableau]
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return self.tableau.name
 
     @property
     def order(self) -> int:
@@ -47,6 +58,40 @@ class ExplicitRungeKutta:
         tableau = self.tableau
         embedded = tableau.order if tableau.embedded_order is None else tableau.embedded_order
         return min(tableau.order, embedded) + 1
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages of a step."""
+        return self.tableau.n_stages
+
+    @property
+    def n_row_evaluations(self) -> int:
+        """Number of extra stages that dense output needs."""
+        return self.tableau.n_dense_stages
+
+    @property
+    def n_evaluations(self) -> int:
+        """Number of stages that an attempt computes."""
+        return self.tableau.n_stages - self.tableau.fsal
+
+    @property
+    def is_fsal(self) -> bool:
+        """Whether the last stage is the first one of the next step."""
+        return self.tableau.fsal
+
+    def step(self, system: Any, t: Array, y: Array, h: Array, k1: MaybeArray) -> Step:
+        """Try a step of size h from (t, y)."""
+        return take_step(self.tableau, system, t, y, h, k1)
+
+    def advance(self, system: Any, t: Array, y: Array, h: Array) -> Array:
+        """Return only the state at the end of a step."""
+        return advance(self.tableau, system, t, y, h)
+
+    def row(
+        self, system: Any, t: Array, y: Array, h: Array, stages: Sequence[Array], time: Array
+    ) -> Array:
+        """Return the state at `time` inside a step."""
+        return dense_output(self.tableau, system, t, y, h, stages, time)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,3 +148,17 @@ class Vern7(ExplicitRungeKutta):
     """Verner's "most efficient" 7(6) pair, for tight tolerances."""
 
     tableau: ClassVar[ButcherTableau] = tableaus.VERN7
+
+
+@dataclasses.dataclass(frozen=True)
+class Dopri8(ExplicitRungeKutta):
+    """Dormand and Prince's 8(5) pair, for tight tolerances."""
+
+    tableau: ClassVar[ButcherTableau] = tableaus.DOPRI8
+
+
+@dataclasses.dataclass(frozen=True)
+class Vern9(ExplicitRungeKutta):
+    """Verner's "most efficient" 9(8) pair, for the tightest tolerances of float64."""
+
+    tableau: ClassVar[ButcherTableau] = tableaus.VERN9

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 
 from pullback.core.typing import Array
+from pullback.ode.method import Step
 from pullback.ode.spec import SolveSpec
-from pullback.ode.step import Step
 
 __all__ = ["attempt_norm", "error_norm", "mean_square", "tangent_norm"]
 
@@ -45,7 +46,15 @@ def tangent_norm(err: Array, largest: Array, rtol: Array, floor: Array) -> Array
 
 
 def attempt_norm(spec: SolveSpec, y: Array, step: Step, rtol: Array, atol: Array) -> Array:
-    """Return the squared error norm of an attempt; with fixed steps, whether it is finite."""
+    """Return the squared error norm of an attempt; with fixed steps, whether it is finite.
+
+    A method that solves equations gives infinity where it could not, and NaN where a number is
+    not finite.
+    """
     if spec.adaptive:
-        return error_norm(step.err, y, step.y1, rtol, atol)
-    return jnp.sum(jnp.abs(step.y1))
+        q2 = error_norm(step.err, y, step.y1, rtol, atol)
+    else:
+        q2 = jnp.sum(jnp.abs(step.y1))
+    if step.failed is None:
+        return q2
+    return jnp.where(step.failed, np.inf, jnp.where(q2 < np.inf, q2, np.nan))

@@ -112,7 +112,7 @@ class RowFold:
     @property
     def _theta_flags(self) -> tuple[bool, ...]:
         """Which theta a row depends on by itself: extra stages, or the field at its time."""
-        uses_theta = self.sweep.spec.method.tableau.n_dense_stages > 0 or self.is_moving
+        uses_theta = self.sweep.spec.method.n_row_evaluations > 0 or self.is_moving
         return tuple(flag and uses_theta for flag in self.flags.theta)
 
     def _empty(self, taken: TakenStep, rows: Array, time: Array, weight: MaybeArray) -> Folded:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from pullback.core.status import Status
 from pullback.core.typing import Array
 from pullback.lanes.primitive import Backend, lane_call
+from pullback.ode.initial import consistent_start
 from pullback.ode.mesh import frozen
 from pullback.ode.operands import flatten_operands
 from pullback.ode.solve_program import SolveProgram, SolveResult
@@ -37,8 +38,17 @@ def solve_lanes(
         derivative of the accepted steps with their sizes held fixed. `t1` moves the end only,
         `saveat` its rows only. Second derivatives by forward over reverse.
     """
+    start = None
+    if spec.mass is not None and spec.mass.is_singular:
+        y0, start = consistent_start(spec, operands)
+        # Without a consistent start nothing is integrated.
+        t1 = jnp.where(start == int(Status.success), operands.t1, jnp.nan)
+        operands = operands._replace(y0=y0, t1=t1)
     flat = lane_call(SolveProgram(spec), *flatten_operands(operands), backend=backend)
     result = _unflatten(spec, flat)
+    if start is not None:
+        is_valid = start == int(Status.success)
+        result = result._replace(status=jnp.where(is_valid, result.status, start))
     is_success = result.status == int(Status.success)
     t_end = jnp.where(is_success, operands.t1, frozen(result.t_end))
     n_saved = is_success.astype(jnp.int32) if result.n_saved is None else result.n_saved
@@ -75,12 +85,11 @@ def _rows(
 
 
 def _count_evaluations(spec: SolveSpec, operands: SolveOperands, result: SolveResult) -> Array:
-    tableau = spec.method.tableau
-    per_step = tableau.n_stages - tableau.fsal
-    at_start = int(spec.adaptive or tableau.fsal)
-    count = result.n_attempts * per_step + at_start
+    method = spec.method
+    at_start = int(spec.adaptive or method.is_fsal)
+    count = result.n_attempts * method.n_evaluations + at_start
     if spec.adaptive and spec.automatic_dt:
         count = count + jnp.isnan(operands.dt).astype(jnp.int32)
     if spec.save == "times":
-        count = count + result.n_saved * tableau.n_dense_stages
+        count = count + result.n_saved * method.n_row_evaluations
     return count.astype(jnp.int32)

@@ -108,19 +108,19 @@ class SolveProgram(LaneProgram):
 
 
 def _solve(spec: SolveSpec, operands: SolveOperands) -> SolveResult:
-    tableau = spec.method.tableau
+    is_fsal = spec.method.is_fsal
     mesh = make_mesh(spec, operands)
     rtol, atol = tolerances(operands)
     rows = _make_rows(spec, operands, mesh)
 
-    maps = StepMaps(spec)
+    maps = StepMaps(spec, rtol, atol)
 
     def body(s: _State) -> _State:
         h, is_last = mesh.propose(s.mesh)
-        step = maps.step(s.mesh.t, s.y, h, s.k1, *operands.theta)
+        step = maps.at(s.mesh.n_accepted).step(s.mesh.t, s.y, h, s.k1, *operands.theta)
         after, accept = mesh.decide(s.mesh, h, is_last, attempt_norm(spec, s.y, step, rtol, atol))
         y = jnp.where(accept, step.y1, s.y)
-        k1 = jnp.where(accept, step.stages[-1], s.k1) if tableau.fsal else None
+        k1 = jnp.where(accept, step.stages[-1], s.k1) if is_fsal else None
         cursor = s.cursor
         if isinstance(rows, TimeRows):
 
@@ -133,7 +133,7 @@ def _solve(spec: SolveSpec, operands: SolveOperands) -> SolveResult:
             rows.save(s.mesh, after, (y, after.t), (y, after.t))
         return _State(after, y, k1, cursor)
 
-    init = _init(spec, operands, mesh, rows)
+    init = _init(maps, operands, mesh, rows)
     end = lane_while(lambda s: ~s.mesh.done, body, init)
     return _result(spec, operands, mesh, rows, end)
 
@@ -148,14 +148,15 @@ def _make_rows(spec: SolveSpec, operands: SolveOperands, mesh: Mesh) -> Any:
     return None
 
 
-def _init(spec: SolveSpec, operands: SolveOperands, mesh: Mesh, rows: Any) -> _State:
+def _init(maps: StepMaps, operands: SolveOperands, mesh: Mesh, rows: Any) -> _State:
+    spec = maps.spec
     h: MaybeArray = None
     k1: MaybeArray = None
-    if spec.adaptive or spec.method.tableau.fsal:
-        k1 = spec.field(mesh.t0, operands.y0, operands.theta)
+    if spec.adaptive or spec.method.is_fsal:
+        k1 = maps.slope(mesh.t0, operands.y0, *operands.theta)
     if spec.adaptive:
-        h = first_step(spec, operands, mesh, k1)
-    if not spec.method.tableau.fsal:
+        h = first_step(maps, operands, mesh, k1)
+    if not spec.method.is_fsal:
         k1 = None
     cursor = rows.start() if isinstance(rows, TimeRows) else None
     return _State(mesh.start(h), operands.y0, k1, cursor)

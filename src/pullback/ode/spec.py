@@ -15,7 +15,8 @@ import numpy as np
 from pullback.core.typing import Array
 from pullback.ode.controller import PIController
 from pullback.ode.field import FlatField
-from pullback.ode.methods import ExplicitRungeKutta
+from pullback.ode.mass import MassMatrix
+from pullback.ode.method import Method
 
 __all__ = ["DiscreteAdjoint", "LaneSolution", "SaveMode", "SolveOperands", "SolveSpec"]
 
@@ -78,8 +79,8 @@ class SolveSpec:
 
     Attributes:
         field: The traced vector field.
-        method: The Runge-Kutta method.
-        adaptive: Whether the step size follows the error estimate; needs `method.b_err`.
+        method: The method.
+        adaptive: Whether the step size follows the error estimate; needs an estimate.
         controller: Step-size controller of adaptive solves.
         max_steps: Bound on attempts.
         save: "final" (one row, the end), "times" (rows at `saveat`), "steps" (accepted steps).
@@ -89,12 +90,15 @@ class SolveSpec:
         automatic_dt: Whether a NaN in `dt` selects the automatic first step. With False the
             code for it is left out and `dt` must be finite.
         limit_dt: Whether `dt_max` is applied. With False the code for it is left out.
+        mass: Mass matrix; None for the identity.
+        initialization: How algebraic variables start: "brown" solves for them, "check" wants them
+            consistent as they are.
         mesh: "chosen" by the controller or by `dt`; "given" takes the steps of another solve,
             whose first one starts at t0 and whose last one ends at t1.
     """
 
     field: FlatField
-    method: ExplicitRungeKutta
+    method: Method
     adaptive: bool
     controller: PIController
     max_steps: int
@@ -104,6 +108,8 @@ class SolveSpec:
     adjoint: DiscreteAdjoint = dataclasses.field(default_factory=DiscreteAdjoint)
     automatic_dt: bool = True
     limit_dt: bool = False
+    mass: MassMatrix | None = None
+    initialization: Literal["brown", "check"] = "brown"
     mesh: Literal["chosen", "given"] = "chosen"
 
     def __post_init__(self) -> None:
@@ -116,9 +122,9 @@ class SolveSpec:
             raise ValueError(f"`max_steps` must be at least 1, got {self.max_steps}.")
         if self.mesh == "given" and self.adaptive:
             raise ValueError('`adaptive` must be False with `mesh` "given", got True.')
-        if self.adaptive and self.method.tableau.b_err is None:
+        if self.adaptive and not self.method.has_error_estimate:
             raise ValueError(
-                f"`method` {self.method.tableau.name} has no error estimate, so it cannot choose "
+                f"`method` {self.method.name} has no error estimate, so it cannot choose "
                 f"its step size: give `dt`, or use a method that has one (Tsit5)."
             )
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from pullback.core.typing import Array
 from pullback.ode.controller import fast_power
+from pullback.ode.maps import StepMaps
 from pullback.ode.mesh import Mesh, fixed_step_count, frozen
 from pullback.ode.norm import mean_square
 from pullback.ode.spec import SolveOperands, SolveSpec
@@ -50,6 +51,7 @@ def make_mesh(spec: SolveSpec, operands: SolveOperands, max_attempts: int | None
         error_order=spec.method.error_order,
         max_attempts=spec.max_steps if max_attempts is None else max_attempts,
         max_accepted=spec.n_saves if spec.save == "steps" else None,
+        solves_equations=spec.method.is_implicit,
     )
 
 
@@ -80,7 +82,7 @@ def _are_sorted_inside(saveat: Array, t0: Array, t1: Array) -> Array:
 
 
 def first_step(
-    spec: SolveSpec,
+    maps: StepMaps,
     operands: SolveOperands,
     mesh: Mesh,
     k1: Array,
@@ -92,18 +94,19 @@ def first_step(
     References:
         [HNW93] section II.4, "Starting step size", with squared norms and a rough root.
     """
+    spec = maps.spec
     given = jnp.abs(frozen(operands.dt))
     k1 = frozen(k1)
     h = given
     if spec.automatic_dt:
-        h = jnp.where(jnp.isnan(given), _automatic(spec, operands, mesh, k1), given)
+        h = jnp.where(jnp.isnan(given), _automatic(maps, operands, mesh, k1), given)
     if mesh.dt_max is not None:
         h = jnp.minimum(h, mesh.dt_max)
     is_finite = jnp.isfinite(jnp.sum(jnp.abs(k1)))
     return mesh.sign * jnp.where(is_finite & ~jnp.isnan(mesh.t1), h, np.nan)
 
 
-def _automatic(spec: SolveSpec, operands: SolveOperands, mesh: Mesh, k1: Array) -> Array:
+def _automatic(maps: StepMaps, operands: SolveOperands, mesh: Mesh, k1: Array) -> Array:
     y0 = frozen(operands.y0)
     rtol, atol = tolerances(operands)
     inverse = 1.0 / (atol + rtol * jnp.abs(y0))
@@ -114,11 +117,11 @@ def _automatic(spec: SolveSpec, operands: SolveOperands, mesh: Mesh, k1: Array) 
     room = 16.0 * mesh.smallest_step(mesh.t0)
     rough = jnp.minimum(jnp.maximum(rough, room), span)
     signed = mesh.sign * rough
-    k2 = frozen(spec.field(mesh.t0 + signed, y0 + signed * k1, operands.theta))
+    k2 = frozen(maps.slope(mesh.t0 + signed, y0 + signed * k1, *operands.theta))
     d2 = mean_square((k2 - k1) * inverse) / (rough * rough)
     largest = jnp.maximum(d1, d2)
     # h^k max(d1, d2) = 0.01 with k the order of the local error; the norms are squared.
-    refined = fast_power(largest * 1e4, -0.5 / spec.method.error_order)
+    refined = fast_power(largest * 1e4, -0.5 / maps.spec.method.error_order)
     cautious = jnp.maximum(_SMALL_STEP, rough * 1e-3)
     refined = jnp.where(largest <= 1e-30, cautious, refined)
     h = jnp.minimum(jnp.maximum(jnp.minimum(100.0 * rough, refined), room), span)

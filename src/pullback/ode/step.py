@@ -8,30 +8,16 @@ Zero coefficients cost nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
+from pullback.ode.method import Step
 from pullback.ode.tableau import ButcherTableau
 
-__all__ = ["Step", "advance", "dense_output", "take_step"]
+__all__ = ["advance", "dense_output", "interpolate", "take_step"]
 
 Field = Callable[[Array, Array], Array]
-
-
-class Step(NamedTuple):
-    """A tried step.
-
-    Attributes:
-        y1: State at its end.
-        err: Embedded error estimate; None if the method has none.
-        stages: Evaluations of the vector field.
-    """
-
-    y1: Array
-    err: MaybeArray
-    stages: tuple[Array, ...]
 
 
 def take_step(
@@ -90,13 +76,26 @@ def dense_output(
     stages = list(stages)
     for row, node in zip(tableau.dense_a, tableau.dense_c, strict=True):
         stages.append(field(_at(t, h, node), _plus(y, h, row, stages)))
-    fraction = (time - t) / h
+    total = interpolate(tableau.dense, stages, (time - t) / h)
+    return y if total is None else y + h * total
+
+
+def interpolate(
+    dense: Sequence[Sequence[float]], stages: Sequence[Array], fraction: Array
+) -> MaybeArray:
+    """Return sum_i b_i(fraction) stages[i]; None if every b_i is zero.
+
+    Args:
+        dense: Coefficients of the polynomials b_i, powers 1, 2, ...
+        stages: One array for each.
+        fraction: Where in the step, 0 to 1.
+    """
     total = None
-    for coefficients, k in zip(tableau.dense, stages, strict=True):
+    for coefficients, k in zip(dense, stages, strict=True):
         if any(coefficients):
             term = _polynomial(coefficients, fraction) * k
             total = term if total is None else total + term
-    return y if total is None else y + h * total
+    return total
 
 
 def _at(t: Array, h: Array, node: float) -> Array:

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.maps import StepMaps
 from pullback.ode.mesh import Mesh, MeshState, frozen
+from pullback.ode.method import Step
 from pullback.ode.norm import attempt_norm, tangent_norm
 from pullback.ode.partial_ad import push_forward
 from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.start import first_step, make_mesh, tolerances
-from pullback.ode.step import Step
 
 __all__ = [
     "Attempt",
@@ -175,7 +175,7 @@ class Sweep:
     @property
     def maps(self) -> StepMaps:
         """The maps that are differentiated."""
-        return StepMaps(self.spec)
+        return StepMaps(self.spec, self.rtol, self.atol)
 
     def attempt(self, s: SweepState) -> tuple[SweepState, Attempt]:
         """Try one step."""
@@ -224,17 +224,18 @@ class Sweep:
 
     def _step(self, s: SweepState, t: Array, h: Array, t_dot: MaybeArray) -> tuple[Step, Any]:
         primals = (t, s.y, h, s.k1, *self.operands.theta)
+        maps = self.maps.at(s.mesh.n_accepted)
         if s.v is None:
-            return self.maps.step(*primals), None
+            return maps.step(*primals), None
         h_dot = None if t_dot is None else -t_dot
         tangents = (t_dot, s.v, h_dot, s.k1_dot, *self.seed.theta)
-        step, dot = push_forward(self.maps.step, primals, tangents)
+        step, dot = push_forward(maps.step, primals, tangents)
         if self.control is not None and self.control.is_all:
             dot = jax.tree.map(frozen, dot)
         return step, dot
 
     def _arrived(self, step: Step, dot: Step | None, largest: MaybeArray) -> tuple[Any, ...]:
-        is_fsal = self.spec.method.tableau.fsal
+        is_fsal = self.spec.method.is_fsal
         k1 = step.stages[-1] if is_fsal else None
         if dot is None:
             return step.y1, k1, None, None, largest
@@ -262,7 +263,7 @@ def make_sweep(
         is_all_control: Whether the tangent is there for control only and has no derivative.
         done: Whether there is nothing to do.
     """
-    is_fsal = spec.method.tableau.fsal
+    is_fsal = spec.method.is_fsal
     slack = None if seed.is_zero else slack
     limit = spec.max_steps if slack is None else controlled_attempts(spec) + spec.max_steps
     mesh = make_mesh(spec, operands, limit)
@@ -271,7 +272,7 @@ def make_sweep(
     k1: MaybeArray = None
     k1_dot = v = h = k1
     control = None
-    maps = StepMaps(spec)
+    maps = StepMaps(spec, rtol, atol)
     primals = (start, operands.y0, *operands.theta)
     if not seed.is_zero:
         v = jnp.zeros_like(operands.y0) if seed.y0 is None else seed.y0
@@ -279,7 +280,7 @@ def make_sweep(
     elif spec.adaptive or is_fsal:
         k1 = maps.slope(*primals)
     if spec.adaptive:
-        h = first_step(spec, operands, mesh, k1)
+        h = first_step(maps, operands, mesh, k1)
     if slack is not None:
         size = seed_size(seed, operands, k1)
         tiny = float(jnp.finfo(spec.dtype).tiny)

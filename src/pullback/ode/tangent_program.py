@@ -134,7 +134,8 @@ class _TangentSweep:
         v = jnp.zeros_like(end.sweep.y) if end.sweep.v is None else end.sweep.v
         if end.last is not None:
             reached = sweep.mesh.has_reached_end(end.sweep.mesh)
-            v = jnp.where(reached, self._through_last_step(end.last), v)
+            index = jnp.maximum(end.sweep.mesh.n_accepted - 1, 0)
+            v = jnp.where(reached, self._through_last_step(end.last, index), v)
         return v
 
     def _make_rows(self) -> TimeRows | StepRows | None:
@@ -151,7 +152,7 @@ class _TangentSweep:
 
         def moved(time: Array, index: Array, y: Array, v: MaybeArray) -> Array:
             if saveat_dot is not None:
-                slope = sweep.spec.field(time, y, sweep.operands.theta)
+                slope = sweep.maps.slope(time, y, *sweep.operands.theta)
                 shift = slope * row_at(saveat_dot, index)
                 v = shift if v is None else v + shift
             return jnp.zeros_like(y) if v is None else v
@@ -196,7 +197,7 @@ class _TangentSweep:
         new = _LastStep(attempt.t, s.sweep.y, attempt.h, s.sweep.v, attempt.t_dot)
         return jax.tree.map(lambda a, b: jnp.where(attempt.accept, a, b), new, s.last)
 
-    def _through_last_step(self, last: _LastStep) -> Array:
+    def _through_last_step(self, last: _LastStep, index: Array) -> Array:
         """Take the last step again, with its end at t1 as t1 moves."""
         operands, seed = self.sweep.operands, self.sweep.seed
         h = last.h + (operands.t1 - frozen(operands.t1)) if self.moving.t1 else last.h
@@ -206,6 +207,5 @@ class _TangentSweep:
         tangents = (last.t_dot, last.v, h_dot, *seed.theta)
         if all(tangent is None for tangent in tangents):
             return jnp.zeros_like(last.y)
-        return push_forward(self.sweep.maps.arrive, (last.t, last.y, h, *operands.theta), tangents)[
-            1
-        ]
+        primals = (last.t, last.y, h, *operands.theta)
+        return push_forward(self.sweep.maps.at(index).arrive, primals, tangents)[1]

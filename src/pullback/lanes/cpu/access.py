@@ -89,6 +89,18 @@ class Access(Flow):
             )
         return self.gather_lanes(scalars, dtype)
 
+    def scatter_element(self, array: Any, position: Value, value: Value) -> None:
+        """Store one element of an interleaved array, at a position per lane."""
+        f, dtype = self.function, array.dtype
+        bytes_in = self.integer("mul", position, self.constant(dtype.itemsize * self.width, INT64))
+        lanes = self.integer("mul", self.lane_ids(), self.constant(dtype.itemsize, INT64))
+        bytes_in = self.integer("add", bytes_in, lanes)
+        spread = Value(self.operand(value), dtype)
+        for lane in range(self.width):
+            moved = self.extract(bytes_in, lane)
+            at = f.define(f"getelementptr i8, ptr {array.pointer}, i64 {moved}")
+            f.emit(f"store {element_type(dtype)} {self.extract(spread, lane)}, ptr {at}")
+
     def gather_row(self, name: str, table: np.ndarray, index: Value) -> list[Value]:
         """Load row `index` of a constant table, placed in the module once under `name`."""
         if name not in self.tables:

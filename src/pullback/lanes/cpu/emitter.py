@@ -36,8 +36,9 @@ class Emitter:
         self.globals: list[str] = []
         self.functions: dict[str, str] = {}
         self._outlined: dict[str, list[np.dtype]] = {}
+        self._placed: dict[tuple[str, bytes], str] = {}
         self.function = FunctionText("")
-        self._seen: list[dict[tuple[str, ...], Value]] = [{}]
+        self._seen: list[dict[tuple[Any, ...], Value]] = [{}]
 
     # -- values ----------------------------------------------------------------------------------
     def type_of(self, dtype: np.dtype, *, uniform: bool = False) -> str:
@@ -78,13 +79,13 @@ class Emitter:
         return known
 
     # -- one instruction per distinct expression -------------------------------------------------
-    def _recall(self, key: tuple[str, ...]) -> Value | None:
+    def _recall(self, key: tuple[Any, ...]) -> Value | None:
         for table in reversed(self._seen):
             if key in table:
                 return table[key]
         return None
 
-    def _remember(self, key: tuple[str, ...], value: Value) -> Value:
+    def _remember(self, key: tuple[Any, ...], value: Value) -> Value:
         self._seen[-1][key] = value
         return value
 
@@ -107,7 +108,7 @@ class Emitter:
         """Emit one pure instruction over operands of one type, or return its earlier result."""
         uniform = all(x.uniform for x in operands)
         texts = [self.operand(x, uniform=uniform) for x in operands]
-        key = (operation, str(result), form, *texts)
+        key = (operation, result, form, *texts)
         known = self._recall(key)
         if known is not None:
             return known
@@ -176,10 +177,32 @@ class Emitter:
         self.function, self._seen = outer, seen
         return [r.dtype for r in results]
 
+    def procedure(
+        self, name: str, emit: Callable[[Sequence[str]], None], pointers: Sequence[str]
+    ) -> None:
+        """Call a function of pointers that is emitted once per module, and at its first use."""
+        if name not in self.functions:
+            outer, seen = self.function, self._seen
+            names = [f"%arg{i}" for i in range(len(pointers))]
+            self._seen = [{}]
+            parameters = ", ".join(f"ptr noalias {n}" for n in names)
+            self.function = FunctionText(
+                f"define internal void @{name}({parameters}) noinline alignstack(64)"
+            )
+            emit(names)
+            self.function.emit("ret void")
+            self.functions[name] = str(self.function)
+            self.function, self._seen = outer, seen
+        arguments = ", ".join(f"ptr {p}" for p in pointers)
+        self.function.emit(f"call void @{name}({arguments})")
+
     def table(self, numbers: np.ndarray) -> str:
-        """Place constant data in the module and return its symbol."""
+        """Place constant data in the module, once, and return its symbol."""
         numbers = np.ascontiguousarray(numbers)
-        name = f"@table{len(self.globals)}"
+        content = (numbers.dtype.str, numbers.tobytes())
+        if content in self._placed:
+            return self._placed[content]
+        name = self._placed[content] = f"@table{len(self.globals)}"
         element = element_type(numbers.dtype) if numbers.dtype.kind != "b" else "i8"
         kept = numbers.astype(np.int8) if numbers.dtype.kind == "b" else numbers
         items = ", ".join(f"{element} {literal(x, kept.dtype)}" for x in kept.ravel())

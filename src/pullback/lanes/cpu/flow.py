@@ -138,3 +138,48 @@ class Flow(Arithmetic):
             self.branch_if(go, head, leave)
         f.open(leave)
         results[:] = [Value(t, v.dtype) for t, v in zip(texts, results, strict=True)]
+
+    @contextmanager
+    def between(
+        self, low: Value, high: Value, begin: Sequence[Value] = (), step: int = 1
+    ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
+        """Emit a loop over ``low, low + step, ... < high``, which may be empty.
+
+        Yields the counter, running values that begin as `begin`, and a list to put their successors
+        into; after the loop that list holds the final values.
+        """
+        f = self.function
+        head, inside, leave, before = f.label("from"), f.label("inside"), f.label("upto"), f.block
+        texts = [self.operand(v) for v in begin]
+        self.branch(head)
+        f.open(head)
+        counter, phi = self.phi(INT64, uniform=True)
+        running = [self.phi(v.dtype) for v in begin]
+        phis = [phi, *[p for _, p in running]]
+        for p, text in zip(phis, [low.text, *texts], strict=True):
+            p.add(text, before)
+        go = f.define(f"icmp slt i64 {counter.text}, {high.text}")
+        self.branch_if(go, inside, leave)
+        f.open(inside)
+        results: list[Value] = []
+        with self.scope():
+            yield counter, [v for v, _ in running], results
+            texts = [self.operand(v) for v in results]
+            following = f.define(f"add nuw nsw i64 {counter.text}, {step}")
+            for p, text in zip(phis, [following, *texts], strict=True):
+                p.add(text, f.block)
+            self.branch(head)
+        f.open(leave)
+        results[:] = [v for v, _ in running]
+
+    @contextmanager
+    def if_any(self, mask: Value) -> Iterator[None]:
+        """Emit code that is skipped unless some lane has the mask; it must only store."""
+        f = self.function
+        run, join = f.label("some"), f.label("join")
+        self.branch_if(self.any_lane(mask), run, join)
+        f.open(run)
+        with self.scope():
+            yield
+        self.branch(join)
+        f.open(join)

@@ -28,6 +28,9 @@ GROUP = 16
 _BLOCK_FACTOR = 32
 _LEAST_BLOCK_FACTOR = 2
 _TAPE_BUDGET = 64 << 20
+# Columns of a matrix stay in registers up to this size, where zeros are known: sparse elimination
+# unrolled is several times faster than dense loops.
+_LARGEST_UNROLLED_MATRIX = 64
 _WORK = {"next": 0, "n": 8, "chunk": 16, "interrupt": 24, "seen": 32, "lane": 40, "vector": 48}
 
 
@@ -50,7 +53,7 @@ class Layout:
         reduced: Sequence[bool],
         width: int,
         *,
-        register_limit: int = REGISTER_LIMIT,
+        register_limit: int | None = None,
     ) -> None:
         self.width = width
         self.builder = SimdBuilder(width, register_bytes())
@@ -62,6 +65,8 @@ class Layout:
         self.batched = dict(zip(block.inputs, batched, strict=True))
         self.scratch = Scratch()
         self.addresses: dict[int, str] = {}
+        if register_limit is None:
+            register_limit = max(REGISTER_LIMIT, _largest_matrix(block))
         arrays = Arrays(self.builder, self._local_storage, self._region, register_limit)
         self.walk = Walk(self.builder, arrays)
         self.reduced = [i for i, is_reduced in enumerate(reduced) if is_reduced]
@@ -256,3 +261,10 @@ class Layout:
 def count(atom: Any) -> int:
     """Return the number of lane values of an atom."""
     return int(np.prod(lane_form(atom)[0], dtype=np.int64))
+
+
+def _largest_matrix(block: Block) -> int:
+    """Return the size of the largest matrix that is factorised unrolled, 0 if there is none."""
+    inner = [_largest_matrix(b) for e in block.equations for b in e.blocks]
+    sizes = [len(e.inputs) for e in block.equations if e.primitive == "lane_lu"]
+    return max([n for n in sizes if n <= _LARGEST_UNROLLED_MATRIX] + inner, default=0)

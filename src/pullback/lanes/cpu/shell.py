@@ -16,7 +16,8 @@ from pullback.lanes.carries import Carry, MemoryCarry, add_edge, lane_form, make
 from pullback.lanes.cpu.claims import Claims
 from pullback.lanes.cpu.layout import ENTRY
 from pullback.lanes.cpu.phases import slice_for
-from pullback.lanes.program_ir import Block, Equation, Var
+from pullback.lanes.folding import fold_integers
+from pullback.lanes.program_ir import Atom, Block, Equation, Var, prune
 from pullback.lanes.values import BOOL, INT64, Value
 
 POLL = 1024
@@ -42,10 +43,13 @@ def build(block: Block, batched: Sequence[bool], reduced: Sequence[bool], width:
     Operand `i` has a trajectory axis iff `batched[i]`. Result `j` has one too, unless `reduced[j]`:
     then it has a row for every `GROUP` trajectories, the sum over them.
     """
+    fold_integers(block)
+    prune(block)
     shell = Shell(block, batched, reduced, width)
     shell.emit()
-    if shell.f.n_lines > UNROLLED_LINES:
-        looped = Shell(block, batched, reduced, width, register_limit=SMALL_REGISTER_LIMIT)
+    limit = max(SMALL_REGISTER_LIMIT, shell.walk.unrolled_matrix)
+    if shell.f.n_lines > UNROLLED_LINES and limit < shell.walk.arrays.limit:
+        looped = Shell(block, batched, reduced, width, register_limit=limit)
         looped.emit()
         if looped.f.n_lines < shell.f.n_lines:
             shell = looped
@@ -196,8 +200,11 @@ class Shell(Claims):
         f, b, w = self.f, self.builder, self.width
         loop = self.program.phases[index].loop
         env = self._environment(index)
+        lasting, rest = _lasting(self.program.phases[index].before, loop)
+        with self.walk.masked(live):
+            self.walk.equations(lasting, env, [a for e in rest for a in e.inputs])
         with self.walk.masked(b.integer("and", need, live)):
-            self.walk.equations(self.program.phases[index].before, env)
+            self.walk.equations(rest, env)
         if loop is None:
             f.emit(f"br label %{leave}")
             f.open(leave)
@@ -292,3 +299,26 @@ class Shell(Claims):
             need_phi.add(b.operand(inactive), back)
             add_edge(old_phis, texts, back)
             f.emit(f"br label %{refill}")
+
+
+def _lasting(
+    before: list[Equation], loop: Equation | None
+) -> tuple[list[Equation], list[Equation]]:
+    """Return the equations whose results the loop reads in every trip, and the others.
+
+    Lanes that go on need the former again when others begin: what they read must not be left out
+    by a branch or loop among them.
+    """
+    if loop is None:
+        return [], before
+    begun: set[Atom] = set()  # what depends on a Ref is not known again
+    pure = []
+    for equation in before:
+        if equation.writes or any(a.is_ref or a in begun for a in equation.inputs):
+            begun.update(equation.outputs)
+        else:
+            pure.append(equation)
+    n_constants = loop.params["cond_nconsts"] + loop.params["body_nconsts"]
+    constants = [a for a in loop.inputs[:n_constants] if isinstance(a, Var)]
+    lasting = slice_for(pure, constants)
+    return lasting, [e for e in before if e not in lasting]

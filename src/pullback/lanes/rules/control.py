@@ -265,7 +265,16 @@ def platform_index(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     return scalar(walk.builder.constant(chosen, INT32))
 
 
-@rule("optimization_barrier", "device_put", "pvary", "sharding_constraint", "reshard")
+@rule(
+    "copy",
+    "copy_p",
+    "device_put",
+    "optimization_barrier",
+    "pvary",
+    "reshard",
+    "sharding_constraint",
+    "stop_gradient",
+)
 def unchanged(walk: Walk, equation: Equation, inputs: list[Any]) -> Any:
     """Values stay as they are."""
     return list(inputs)

@@ -213,11 +213,49 @@ def _bitcast(b: Any, equation: Equation) -> Scalar:
 
 
 def _reduce_precision(b: Any, equation: Equation) -> Scalar:
-    own = {8: (11, 52), 4: (8, 23)}[np.dtype(equation.outputs[0].dtype).itemsize]
-    asked = (equation.params["exponent_bits"], equation.params["mantissa_bits"])
-    if asked[0] < own[0] or asked[1] < own[1]:
-        raise NotImplementedError("rounding to a narrower format")
-    return lambda x: x
+    dtype = np.dtype(equation.outputs[0].dtype)
+    exponent, mantissa = {8: (11, 52), 4: (8, 23)}[dtype.itemsize]
+    asked = equation.params["exponent_bits"], equation.params["mantissa_bits"]
+    wide = np.dtype(f"uint{8 * dtype.itemsize}")
+
+    def reduce(x: Value) -> Value:
+        bits = b.bitcast(x, wide)
+        if asked[1] < mantissa:
+            bits = _round_mantissa(b, bits, mantissa - asked[1])
+        if asked[0] < exponent:
+            bits = _clip_exponent(b, bits, (exponent, mantissa), asked[0])
+        return b.select(b.compare("ne", x, x), x, b.bitcast(bits, dtype))
+
+    return reduce if asked[0] < exponent or asked[1] < mantissa else lambda x: x
+
+
+def _round_mantissa(b: Any, bits: Value, n: int) -> Value:
+    """Round the last `n` bits away, to even; a carry moves on into the exponent."""
+
+    def number(k: int) -> Value:
+        return b.constant(k, bits.dtype)
+
+    is_odd = b.integer("and", b.shift("lshr", bits, number(n)), number(1))
+    rounded = b.integer("add", bits, b.integer("add", is_odd, number((1 << (n - 1)) - 1)))
+    all_ones = (1 << 8 * bits.dtype.itemsize) - 1
+    return b.integer("and", rounded, number(all_ones ^ ((1 << n) - 1)))
+
+
+def _clip_exponent(b: Any, bits: Value, own: tuple[int, int], asked: int) -> Value:
+    """Let what a smaller exponent cannot hold become infinity or zero."""
+
+    def number(k: int) -> Value:
+        return b.constant(k, bits.dtype)
+
+    exponent, mantissa = own
+    bias, new_bias = (1 << (exponent - 1)) - 1, (1 << (asked - 1)) - 1
+    mask = ((1 << exponent) - 1) << mantissa
+    here = b.integer("and", bits, number(mask))
+    sign = b.integer("and", bits, number(1 << (exponent + mantissa)))
+    is_large = b.compare("gt", here, number((bias + new_bias) << mantissa))
+    is_tiny = b.compare("le", here, number((bias - new_bias) << mantissa))
+    infinity = b.integer("or", sign, number(mask))
+    return b.select(is_tiny, sign, b.select(is_large, infinity, bits))
 
 
 def _count_leading_zeros(b: Any, _: Equation) -> Scalar:
@@ -297,9 +335,6 @@ _TABLE: dict[str, Maker] = {
     "convert_element_type": _convert,
     "bitcast_convert_type": _bitcast,
     "sqrt": _intrinsic("sqrt"),
-    "copy": lambda b, _: lambda x: x,
-    "copy_p": lambda b, _: lambda x: x,
-    "stop_gradient": lambda b, _: lambda x: x,
     "reduce_precision": _reduce_precision,
     "nextafter": _nextafter,
     "clz": _count_leading_zeros,

@@ -109,7 +109,10 @@ def _aval(aval: Any) -> Any:
     shape = getattr(aval, "shape", None)
     if shape is None:
         return str(aval)
-    return (shape, str(aval.dtype), bool(getattr(aval, "weak_type", False)), type(aval).__name__)
+    dtype = aval.dtype if isinstance(aval.dtype, np.dtype) else str(aval.dtype)
+    # Under `shard_map` a value varies over some axes of the mesh.
+    varies = tuple(sorted(map(str, getattr(aval, "vma", ()))))
+    return (shape, dtype, bool(getattr(aval, "weak_type", False)), type(aval).__name__, varies)
 
 
 def _value(value: Any) -> Any:

@@ -1,0 +1,91 @@
+"""The right-hand side of one trajectory, bound to its arrays, as methods see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from pullback.core.typing import Array, MaybeArray
+from pullback.ode.field import FlatField
+from pullback.ode.mass import MassMatrix, placed
+
+__all__ = ["System"]
+
+# Up to so many states the columns of the Jacobian are computed one by one, so that the zeros of
+# each basis vector are known where the kernel is built; beyond it the code would be too large.
+_LARGEST_UNROLLED = 64
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class System:
+    """M y' = field(t, y, theta) for given theta.
+
+    Attributes:
+        field: The vector field.
+        theta: Its arrays.
+        mass: The matrix M; None for the identity.
+        rtol: Relative tolerance of equations solved inside a step.
+        atol: Absolute tolerance, likewise.
+        index: Number of the step, from 0; None outside a step.
+    """
+
+    field: FlatField
+    theta: tuple[Array, ...]
+    mass: MassMatrix | None
+    rtol: Array
+    atol: Array
+    index: MaybeArray = None
+
+    def __call__(self, t: Array, y: Array) -> Array:
+        """Evaluate the vector field."""
+        return self.field(t, y, self.theta)
+
+    @property
+    def is_autonomous(self) -> bool:
+        """Whether the vector field does not mention time."""
+        return not _uses_time(self.field)
+
+    def time_derivative(self, t: Array, y: Array) -> Array:
+        """Return the partial derivative of the vector field by time."""
+        return jax.jvp(lambda s: self(s, y), (t,), (jnp.ones_like(t),))[1]
+
+    def jacobian(self, t: Array, y: Array) -> list[Array]:
+        """Return the columns of the Jacobian of the vector field by the state."""
+        return jacobian_columns(self.field, t, y, self.theta)
+
+    def mass_times(self, x: Array) -> Array:
+        """Return M x."""
+        return x if self.mass is None else self.mass.times(x)
+
+    def mass_columns(self, scale: Array, n: int) -> list[Array]:
+        """Return the columns of `scale` M."""
+        if self.mass is None:
+            return [placed(scale, j, n) for j in range(n)]
+        return self.mass.columns(scale)
+
+
+def jacobian_columns(field: FlatField, t: Array, y: Array, theta: tuple[Array, ...]) -> list[Array]:
+    """Return the columns of df/dy, by forward mode in the direction of each component."""
+
+    def of_state(x: Array) -> Array:
+        return field(t, x, theta)
+
+    n = y.shape[0]
+    if n > _LARGEST_UNROLLED:
+        matrix = jax.jacfwd(of_state)(y)
+        return [matrix[:, j] for j in range(n)]
+    one = jnp.ones((), y.dtype)
+    push = jax.linearize(of_state, y)[1]
+    return [push(placed(one, j, n)) for j in range(n)]
+
+
+@functools.lru_cache(maxsize=256)
+def _uses_time(field: FlatField) -> bool:
+    jaxpr = field.jaxpr.jaxpr
+    time = jaxpr.invars[0]
+    return any(time is atom for eqn in jaxpr.eqns for atom in eqn.invars) or any(
+        time is atom for atom in jaxpr.outvars
+    )
