@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from pullback.lanes import jaxpr_key
+from pullback.core.fingerprint import jaxpr_key
 
 X = jnp.arange(3.0)
 

@@ -13,14 +13,13 @@ import numpy as np
 from jax.core import eval_jaxpr
 from jax.extend import core as jex
 
-from pullback.core.fingerprint import open_jaxpr_key
+from pullback.core.fingerprint import ContentKey, open_jaxpr_key
 from pullback.ensemble.dependence import dependent_outputs
 from pullback.ensemble.ensemble_problem import EnsembleProblem, TrajectoryContext
 from pullback.ensemble.kept import Kept
 from pullback.ensemble.leaf import Leaf, Members, is_array, members_of
 from pullback.ensemble.problem import ODEProblem
 from pullback.ensemble.purity import fingerprint, frozen_copy, trace_settings
-from pullback.lanes import ContentKey
 
 
 class Traced(NamedTuple):
