@@ -17,7 +17,13 @@ from typing import Any
 
 import pullback as pb
 from pullback.lanes.elementary.accuracy import MAX_ULP
-from pullback.ode import DiagonallyImplicit, ExplicitRungeKutta, Method, Rosenbrock
+from pullback.ode import (
+    DiagonallyImplicit,
+    ExplicitRungeKutta,
+    Method,
+    Rosenbrock,
+    StochasticMethod,
+)
 from pullback.testing import tol
 
 DOCS = Path(__file__).resolve().parent
@@ -65,6 +71,29 @@ def stiff_table() -> str:
             )
     head = ("method", "family", "order", "embedded", "stages")
     return _table((*head, "stiffly accurate", "dense output", "source"), rows)
+
+
+def stochastic_table() -> str:
+    """Return what each stochastic method is for."""
+    found = [
+        m
+        for m in (getattr(pb, name) for name in pb.__all__)
+        if isinstance(m, type) and issubclass(m, StochasticMethod)
+    ]
+    rows = []
+    for method in sorted(found, key=lambda m: (m.strong_order, m.__name__)):
+        kinds = "additive, " if method.is_additive_only else ""
+        rows.append(
+            (
+                f"`pb.{method.__name__}()`",
+                method.calculus,
+                kinds + ", ".join(method.noise_kinds),
+                method.strong_order,
+                method.weak_order,
+                method.reference,
+            )
+        )
+    return _table(("method", "calculus", "noise", "strong order", "weak order", "source"), rows)
 
 
 def method_table() -> str:
@@ -143,6 +172,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "references": reference_table,
     "status": status_table,
     "stiff-methods": stiff_table,
+    "stochastic-methods": stochastic_table,
     "tolerances": tolerance_table,
 }
 

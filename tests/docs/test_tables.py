@@ -55,7 +55,7 @@ def test_methods_and_their_numbers_are_in_the_table():
 
 
 def test_every_method_is_in_a_table():
-    text = tables.method_table() + tables.stiff_table()
+    text = tables.method_table() + tables.stiff_table() + tables.stochastic_table()
     classes = [m for m in vars(pb).values() if inspect.isclass(m) and issubclass(m, Method)]
     assert [m.__name__ for m in classes if f"`pb.{m.__name__}()`" not in text] == []
 

@@ -273,7 +273,7 @@ def test_ensemble_of_something_else():
         pb.EnsembleProblem(field)
     with pytest.raises(TypeError, match=r"`prob_func` must be a function .* arrays go to y0="):
         pb.EnsembleProblem(pb.ODEProblem(field, 1.0, (0.0, 1.0)), np.ones(3))
-    with pytest.raises(TypeError, match="`problem` must be an ODEProblem or an EnsembleProblem"):
+    with pytest.raises(TypeError, match="`problem` must be an ODEProblem, an SDEProblem or an Ens"):
         resolve_members(field, None, None)
 
 

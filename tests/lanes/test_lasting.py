@@ -1,5 +1,6 @@
 """What a loop reads in every trip, computed by branches and loops before it."""
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from tests.lanes.lane_check import assert_same
@@ -18,3 +19,27 @@ def test_constants_of_a_loop_survive_refills(rng):
 
     # additions of a few tens of numbers
     assert_same(program, rng.normal(size=61) * 2, ulps=64, of_largest=True)
+
+
+def test_what_is_read_before_a_loop_that_writes_is_kept(rng):
+    """The loop overwrites the row; what was read of it is used behind the loop only."""
+
+    def program(x, n):
+        ref = jax.new_ref(jnp.zeros(4))
+
+        def fill(i):
+            ref[i % 4] = x + i
+            return i + 1
+
+        lax.while_loop(lambda i: i < n, fill, 0)
+        first = ref[1]
+
+        def overwrite(i):
+            ref[1] = -x * i
+            return i + 1
+
+        last = lax.while_loop(lambda i: i < 2 * n, overwrite, 0)
+        return first, ref[1], last
+
+    x, n = rng.standard_normal(37), rng.integers(2, 9, 37)
+    assert_same(program, x, n)

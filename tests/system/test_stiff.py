@@ -299,3 +299,31 @@ def test_explicit_methods_take_no_mass_matrix():
     problem = pb.ODEProblem(lambda t, y, p: -y, np.ones(2), (0.0, 1.0), mass_matrix=[2.0, 2.0])
     with pytest.raises(ValueError, match="Tsit5 is explicit and cannot take a `mass_matrix`"):
         pb.solve(problem, pb.Tsit5(), KERNEL)
+
+
+# ------------------------------------------------------------------------ faults that were
+
+
+@pytest.mark.parametrize("method", ["ImplicitEuler", "Trapezoid", "TRBDF2", "Kvaerno3"])
+def test_end_time_of_a_constant_jacobian(method):
+    """The factors of the last step are used on both sides of the sweep."""
+
+    def end(t1):
+        problem = pb.ODEProblem(lambda t, y, p: -20.0 * (y - jnp.cos(t)), 1.0, (0.0, t1))
+        return pb.solve(problem, ALL[method](), KERNEL, dt=0.05, adaptive=False, rtol=1e-10).y_end
+
+    # On the fixed mesh the end moves along the field; the methods' own errors stay below 1e-2.
+    y = float(end(2.0))
+    for derivative in (jax.grad(end)(2.0), jax.jacfwd(end)(2.0)):
+        np.testing.assert_allclose(derivative, -20.0 * (y - np.cos(2.0)), rtol=1e-2)
+    np.testing.assert_allclose(jax.grad(end)(2.0), jax.jacfwd(end)(2.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["Kvaerno5", "Kvaerno3", "TRBDF2", "Trapezoid"])
+@pytest.mark.parametrize("tol", [1e-4, 3e-6])
+def test_newton_stops_at_rounding_in_float32(method, tol):
+    with jax.enable_x64(False):
+        problem = pb.ODEProblem(lambda t, y, p: p * y * y, 1.0, (0.0, 1.0), -3.0)
+        sol = pb.solve(problem, ALL[method](), KERNEL, rtol=tol, atol=tol, max_steps=2000)
+    assert int(sol.status) == pb.Status.success
+    np.testing.assert_allclose(sol.y_end, 0.25, rtol=40 * tol)

@@ -1,12 +1,16 @@
 """Checkpointed loops: gradients of long loops in bounded memory.
 
-Contents: `schedules` (where snapshots are placed; integers only), `storage` and `storage_ram`
-(where they are kept), `scan` and `while_loop` (the public functions), and how they are followed:
+Contents: `schedules` (where snapshots are placed; integers only), `storage` (where they are kept:
+a file per kind, and `disk` for what is behind one of them), `scan` and `while_loop` (the public
+functions), `driver` (a loop that may outlive the process), and how schedules are followed:
 `compiled_scan` (a schedule inside compiled code), `chunked_scan` (loops within loops),
 `compiled_while` (placement while the loop runs), `host_scan` and `host_while` (Python, one
 compiled call per action). `body` traces the user's functions, `table` turns a schedule into arrays.
 """
 
+from pullback.checkpoint.driver.adjoint_fields import AdjointField, save_adjoint_fields
+from pullback.checkpoint.driver.manifest import ResumeError
+from pullback.checkpoint.driver.restartable import value_and_grad_loop
 from pullback.checkpoint.mode import CheckpointModeError
 from pullback.checkpoint.scan import checkpointed_scan
 from pullback.checkpoint.schedules import (
@@ -29,8 +33,11 @@ from pullback.checkpoint.schedules import (
     UTurn,
     simulate,
 )
-from pullback.checkpoint.storage import AbstractStorage
+from pullback.checkpoint.storage import AbstractStorage, StorageError
+from pullback.checkpoint.storage_disk import Disk
+from pullback.checkpoint.storage_host import Host
 from pullback.checkpoint.storage_ram import RAM
+from pullback.checkpoint.storage_tiered import Tiered
 from pullback.checkpoint.while_loop import checkpointed_while
 
 __all__ = [
@@ -39,22 +46,30 @@ __all__ = [
     "AbstractScheme",
     "AbstractStorage",
     "Action",
+    "AdjointField",
     "Advance",
     "CheckpointModeError",
+    "Disk",
     "Free",
     "HRevolve",
+    "Host",
     "Multistage",
     "Nested",
     "Online",
     "Periodic",
     "Restore",
+    "ResumeError",
     "Revolve",
     "ScheduleCost",
+    "StorageError",
     "Store",
     "StoreAll",
+    "Tiered",
     "TwoLevel",
     "UTurn",
     "checkpointed_scan",
     "checkpointed_while",
+    "save_adjoint_fields",
     "simulate",
+    "value_and_grad_loop",
 ]

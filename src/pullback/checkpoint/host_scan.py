@@ -14,6 +14,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn, TypeAlias
 
 import jax
@@ -24,6 +25,7 @@ import numpy as np
 from pullback.checkpoint.body import Body
 from pullback.checkpoint.compiled_scan import Gradients, advance, blank_ys, u_turn, with_nones
 from pullback.checkpoint.leaves import Leaves, floating
+from pullback.checkpoint.look_ahead import look_ahead
 from pullback.checkpoint.mode import CheckpointModeError
 from pullback.checkpoint.schedules import (
     AbstractScheme,
@@ -126,6 +128,10 @@ class Snapshots:
             case Free(slot):
                 self.storage.release(self.slots.pop(slot))
         return state
+
+    def prefetch(self, slot: int) -> None:
+        """Pass on which of the schedule's slots is restored next."""
+        self.storage.prefetch(self.slots[slot])
 
 
 def _release_all(storage: AbstractStorage, slots: dict[int, int]) -> None:
@@ -233,17 +239,16 @@ def reverse_sweep(
     state = snapshots.turning
     turn = snapshots.turn
     first: Iterable[Action] = () if turn is None else (turn,)
-    for part in (first, snapshots.actions):
-        for action in part:
-            match action:
-                case Advance(start, stop):
-                    bounds = loop.index(start), loop.index(stop)
-                    state, _ = run(loop.body, consts, xs, *bounds, state, ())
-                case UTurn(start, stop):
-                    count, at = (stop - start) * loop.unit, loop.index(start)
-                    grads = _turn(loop.body, count, consts, xs, at, state, ys_bar, grads)
-                case _:
-                    state = snapshots.follow(action, state)
+    for action in look_ahead(chain(first, snapshots.actions), snapshots.prefetch):
+        match action:
+            case Advance(start, stop):
+                bounds = loop.index(start), loop.index(stop)
+                state, _ = run(loop.body, consts, xs, *bounds, state, ())
+            case UTurn(start, stop):
+                count, at = (stop - start) * loop.unit, loop.index(start)
+                grads = _turn(loop.body, count, consts, xs, at, state, ys_bar, grads)
+            case _:
+                state = snapshots.follow(action, state)
     return grads
 
 

@@ -11,12 +11,16 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Self
 
 from pullback.checkpoint.schedules import Tier
 from pullback.core.typing import PyTree
 
-__all__ = ["AbstractStorage"]
+__all__ = ["AbstractStorage", "StorageError"]
+
+
+class StorageError(OSError):
+    """A storage cannot keep, find or trust a snapshot; the others are not affected."""
 
 
 @dataclass
@@ -36,13 +40,16 @@ class AbstractStorage(ABC):
     4. Slots are small integers: the least free number is used first.
     5. Arrays may be kept without a copy: they are immutable, and no loop donates a snapshot.
     6. A storage compares by identity and outlives the gradients of the loops that use it.
+    7. What cannot be done is one `StorageError`; other slots keep what they hold.
 
     Attributes:
         compiles: Whether compiled code can keep the snapshots itself, in one array in memory.
             False for a storage that has to see every snapshot: it needs `mode="host"`.
+        survives_power_loss: Whether what has been flushed does.
     """
 
-    compiles: ClassVar[bool] = False
+    compiles: bool = False
+    survives_power_loss: bool = False
     _numbers: _SlotNumbers
 
     @abstractmethod
@@ -65,6 +72,39 @@ class AbstractStorage(ABC):
         """Keep a pytree where the schedule wants it; here there is one place for all."""
         self.put(slot, tree)
 
+    def prefetch(self, slot: int) -> None:
+        """Hear that `get(slot)` is likely to come next: a hint, which may be ignored."""
+        del slot
+
+    def flush(self) -> None:
+        """Return when every `put` is where it will stay; raise if one failed."""
+        return
+
+    def recover(self, slot: int, like: PyTree) -> bool:
+        """Take over what an earlier process left in a slot that has not been used since.
+
+        Args:
+            slot: The number that the earlier process used.
+            like: A pytree of the structure, shapes, dtypes and shardings that are expected.
+
+        Returns:
+            Whether there is something; `get` finds out whether it is whole.
+        """
+        del slot, like
+        return False
+
+    def set_aside(self, slot: int) -> None:
+        """Discard what a slot holds, but keep it for `recover` if that is possible and wanted."""
+        self.discard(slot)
+
+    def preserve(self, whether: bool) -> None:
+        """Say whether `close`, or the end of the process, leaves behind what the slots hold."""
+        del whether
+
+    def bytes_on_disk(self) -> int:
+        """Return how much room the storage takes on disk."""
+        return 0
+
     def reserve(self) -> int:
         """Return a slot number that nobody else uses, until it is given to `release`."""
         with _LOCK:
@@ -79,6 +119,14 @@ class AbstractStorage(ABC):
     def release(self, slot: int) -> None:
         """Discard what a reserved slot holds and let others use it."""
         self.discard(slot)
+        self._give_back(slot)
+
+    def leave(self, slot: int) -> None:
+        """Let others use a reserved slot; what is preserved of its content can be recovered."""
+        self.set_aside(slot)
+        self._give_back(slot)
+
+    def _give_back(self, slot: int) -> None:
         with _LOCK:
             heapq.heappush(self._numbers.free, slot)
 

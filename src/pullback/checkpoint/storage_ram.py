@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.core.typing import PyTree
 
@@ -17,7 +15,7 @@ class RAM(AbstractStorage):
     nothing is put here.
     """
 
-    compiles: ClassVar[bool] = True
+    compiles: bool = True
 
     def __init__(self) -> None:
         self._kept: dict[int, PyTree] = {}

@@ -7,9 +7,11 @@ one trajectory is integrated does not belong here: see `pullback.ode`.
 """
 
 from pullback.ensemble.ensemble_problem import EnsembleProblem, TrajectoryContext
+from pullback.ensemble.event import Event, Events, PresetTimes
 from pullback.ensemble.executor import EnsembleArray, EnsembleKernel
 from pullback.ensemble.gradient import GradStats, value_and_grad
 from pullback.ensemble.problem import ODEProblem
+from pullback.ensemble.sde_problem import SDEProblem
 from pullback.ensemble.solution import Solution
 from pullback.ensemble.solve import solve
 
@@ -17,8 +19,12 @@ __all__ = [
     "EnsembleArray",
     "EnsembleKernel",
     "EnsembleProblem",
+    "Event",
+    "Events",
     "GradStats",
     "ODEProblem",
+    "PresetTimes",
+    "SDEProblem",
     "Solution",
     "TrajectoryContext",
     "solve",

@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 
 from pullback.ensemble.problem import ODEProblem, PyTree
+from pullback.ensemble.sde_problem import Problem, SDEProblem
 
 _MOVING = ("problem", "y0", "params", "t_span")
 
@@ -46,7 +47,7 @@ class EnsembleProblem:
     stored once, whatever the number of trajectories.
 
     Args:
-        problem: the problem that all trajectories start from.
+        problem: the problem that all trajectories start from, an ODEProblem or an SDEProblem.
         prob_func: `prob_func(problem, ctx)` returns the problem of one trajectory, usually
             `problem.replace(...)`. It is traced once under `jax.vmap`, not called in a loop, and
             may change `y0`, `params` and `t_span`. `ctx.sim_id` counts from 0; `ctx.key` is a
@@ -67,16 +68,16 @@ class EnsembleProblem:
         >>> by_leaves = pb.EnsembleProblem(decay, params=jnp.linspace(0.0, 1.0, 5))
     """
 
-    problem: ODEProblem
-    prob_func: Callable[[ODEProblem, TrajectoryContext], ODEProblem] | None = None
+    problem: Problem
+    prob_func: Callable[[Any, TrajectoryContext], Any] | None = None
     y0: PyTree = None
     params: PyTree = None
     t_span: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, ODEProblem):
+        if not isinstance(self.problem, ODEProblem | SDEProblem):
             raise TypeError(
-                "`problem` of EnsembleProblem must be an ODEProblem, but a "
+                "`problem` of EnsembleProblem must be an ODEProblem or an SDEProblem, but a "
                 f"{type(self.problem).__name__} arrived; build pb.ODEProblem(...) first."
             )
         if self.prob_func is not None and not callable(self.prob_func):

@@ -26,7 +26,7 @@ class GradStats:
     Attributes:
         error_estimate: estimated error of the gradient relative to its size, over all solves and
             trajectories that it passed through. 0 if it passed through none; NaN if one of them
-            made no estimate (fixed steps, `resolve=False`).
+            made no estimate (fixed steps, `resolve=False`, a gradient by times alone).
         n_unresolved: number of trajectories whose own estimate is above one per cent.
     """
 

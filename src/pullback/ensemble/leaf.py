@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from pullback.ensemble.problem import ODEProblem
+from pullback.ensemble.sde_problem import Problem
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Members:
     """A problem, or an ensemble of them, in leaves.
 
     Attributes:
-        problem: what the trajectories have in common; its vector field is the one to integrate.
+        problem: what the trajectories have in common; its functions are the ones to integrate.
         y0: leaves of the initial state.
         y0_tree: structure of the initial state.
         t_span: first and last time.
@@ -49,7 +49,7 @@ class Members:
         n_traj: number of trajectories; None for a single problem.
     """
 
-    problem: ODEProblem
+    problem: Problem
     y0: list[Leaf]
     y0_tree: Any
     t_span: tuple[Leaf, Leaf]
@@ -80,7 +80,7 @@ def is_weak(value: Any) -> bool:
     return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
 
 
-def members_of(problem: ODEProblem) -> Members:
+def members_of(problem: Problem) -> Members:
     """Return the leaves of `problem`, whose own leaves may already be of class `Leaf`."""
     y0, y0_tree = named_leaves("y0", problem.y0)
     params, params_tree = named_leaves("params", problem.params)

@@ -18,32 +18,34 @@ from pullback.ensemble.ensemble_problem import EnsembleProblem
 from pullback.ensemble.leaf import Members, members_of
 from pullback.ensemble.prob_func import members_from_prob_func
 from pullback.ensemble.problem import ODEProblem
+from pullback.ensemble.sde_problem import SDEProblem
 
 
 def resolve_members(problem: Any, trajectories: Any, key: Any) -> Members:
-    """Return the trajectories of an ODEProblem or an EnsembleProblem.
+    """Return the trajectories of a single problem or of an EnsembleProblem.
 
     Raises:
         TypeError: `problem`, `trajectories` or `key` is of a wrong type.
         ValueError: the number of trajectories is missing or contradictory.
     """
-    if isinstance(problem, ODEProblem):
+    if isinstance(problem, ODEProblem | SDEProblem):
         if trajectories is not None:
             raise ValueError(
-                f"`trajectories`={trajectories!r} arrived with a single ODEProblem; leave it out, "
+                f"`trajectories`={trajectories!r} arrived with a single "
+                f"{type(problem).__name__}; leave it out, "
                 "or solve pb.EnsembleProblem(problem, prob_func)."
             )
         return members_of(problem)
     if not isinstance(problem, EnsembleProblem):
         raise TypeError(
-            "`problem` must be an ODEProblem or an EnsembleProblem, but a "
+            "`problem` must be an ODEProblem, an SDEProblem or an EnsembleProblem, but a "
             f"{type(problem).__name__} arrived; build "
             "pb.ODEProblem(vector_field, y0, t_span, params)."
         )
     n_traj = None if trajectories is None else _checked_count(trajectories)
     if problem.prob_func is None:
         return members_from_leaves(problem, n_traj)
-    return members_from_prob_func(problem, n_traj, _checked_key(key))
+    return members_from_prob_func(problem, n_traj, checked_key(key))
 
 
 def _checked_count(trajectories: Any) -> int:
@@ -59,7 +61,8 @@ def _checked_count(trajectories: Any) -> int:
     return count
 
 
-def _checked_key(key: Any) -> Any:
+def checked_key(key: Any) -> Any:
+    """Return one random key, or None."""
     if key is None:
         return None
     if isinstance(key, (jax.Array, np.ndarray)):

@@ -13,8 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from pullback.ensemble.dtypes import cast, dtype_of, known
+from pullback.ensemble.ensemble_problem import EnsembleProblem
 from pullback.ensemble.leaf import Leaf, Members, is_array, named_leaves
-from pullback.ode import DiscreteAdjoint, MassMatrix, Method, PIController, make_mass_matrix
+from pullback.ensemble.problem import ODEProblem
+from pullback.ensemble.sde_problem import SDEProblem
+from pullback.ode import (
+    DiscreteAdjoint,
+    MassMatrix,
+    Method,
+    NoiseSpec,
+    PIController,
+    StochasticMethod,
+    make_mass_matrix,
+)
 
 # Below this many units in the last place an error estimate is rounding noise.
 _RTOL_EPS = 4
@@ -22,7 +33,6 @@ _RTOL_EPS = 4
 # Option, its default, and what to do meanwhile; in the order of `solve`'s signature.
 _UNAVAILABLE: tuple[tuple[str, Any, str], ...] = (
     ("save_fn", None, "apply the function to `sol.y` afterwards"),
-    ("events", (), "choose `t_span` so that it ends at a known time"),
     ("dt_min", None, "a step that becomes too small ends with the status `dt_underflow`"),
     ("reduce", None, "reduce `sol.y` afterwards"),
     ("batch_size", None, "call `solve` on parts of the ensemble"),
@@ -90,6 +100,43 @@ def checked_adaptive(adaptive: Any, dt: Any, method: Any) -> bool:
             "example dt=0.01."
         )
     return bool(adaptive)
+
+
+def checked_method(method: Any, problem: Any) -> Method:
+    """Return `method`; raise where one of method and problem is stochastic and the other is not."""
+    checked_instance("method", method, Method, "pb.Tsit5()")
+    if isinstance(problem, EnsembleProblem):
+        problem = problem.problem
+    is_stochastic = isinstance(problem, SDEProblem)
+    if is_stochastic and not isinstance(method, StochasticMethod):
+        raise TypeError(
+            f"`method` {method.name} is for ordinary differential equations, but an SDEProblem "
+            "arrived; use a stochastic method, such as pb.EulerMaruyama()."
+        )
+    if isinstance(method, StochasticMethod) and isinstance(problem, ODEProblem):
+        raise TypeError(
+            f"`method` {method.name} is for stochastic differential equations, but an ODEProblem "
+            "arrived; use pb.Tsit5(), or pb.SDEProblem(drift, diffusion, y0, t_span, params)."
+        )
+    return method
+
+
+def check_noise(method: Method, noise: NoiseSpec | None) -> None:
+    """Raise where a stochastic method does not take the problem's noise."""
+    if noise is None or not isinstance(method, StochasticMethod):
+        return
+    if noise.kind not in method.noise_kinds:
+        takes = " or ".join(map(repr, method.noise_kinds))
+        raise ValueError(
+            f"`method` {method.name} takes {takes} noise, but the problem has "
+            f"`noise`={noise.kind!r}; use pb.EulerMaruyama(), pb.StratonovichHeun() or, if the "
+            "diffusion does not depend on the state, pb.SRA1()."
+        )
+    if method.is_additive_only and not noise.is_additive:
+        raise ValueError(
+            f"`method` {method.name} is for additive noise, but `diffusion` {noise.diffusion.name} "
+            "uses the state `y`; use pb.SRIW1() (diagonal or scalar noise) or pb.EulerMaruyama()."
+        )
 
 
 def checked_initialization(initialization: Any) -> Any:

@@ -18,8 +18,8 @@ from pullback.ensemble.dependence import dependent_outputs
 from pullback.ensemble.ensemble_problem import EnsembleProblem, TrajectoryContext
 from pullback.ensemble.kept import Kept
 from pullback.ensemble.leaf import Leaf, Members, is_array, members_of
-from pullback.ensemble.problem import ODEProblem
 from pullback.ensemble.purity import fingerprint, frozen_copy, trace_settings
+from pullback.ensemble.sde_problem import Problem, SDEProblem, functions_of
 
 
 class Traced(NamedTuple):
@@ -158,19 +158,28 @@ def _run_all(program: _Program, consts: Any, before: list[Any], after: list[Any]
     return jax.vmap(one, out_axes=axes)(jnp.arange(program.n_traj, dtype=np.int32))
 
 
-def _check_returned(problem: Any, given: ODEProblem) -> None:
-    if not isinstance(problem, ODEProblem):
+def _check_returned(problem: Any, given: Problem) -> None:
+    kind = type(given).__name__
+    if type(problem) is not type(given):
         raise TypeError(
-            "`prob_func` must return an ODEProblem, but it returned a "
-            f"{type(problem).__name__}; end it with `return problem.replace(...)`."
+            f"`prob_func` must return an {kind}, but it returned a {type(problem).__name__}; end "
+            "it with `return problem.replace(...)`."
         )
-    before, before_tree = jax.tree_util.tree_flatten(given.vector_field)
-    after, after_tree = jax.tree_util.tree_flatten(problem.vector_field)
+    before, before_tree = jax.tree_util.tree_flatten(functions_of(given))
+    after, after_tree = jax.tree_util.tree_flatten(functions_of(problem))
     same = before_tree == after_tree and all(
         a is b or (not is_array(a) and a == b) for a, b in zip(before, after, strict=True)
     )
     if not same:
+        role = "`vector_field`" if kind == "ODEProblem" else "`drift` or `diffusion`"
         raise ValueError(
             "`prob_func` may change y0, params and t_span, but it returned a problem with another "
-            "`vector_field`; put what differs between trajectories into params."
+            f"{role}; put what differs between trajectories into params."
         )
+    if isinstance(given, SDEProblem) and isinstance(problem, SDEProblem):
+        noise, returned = ((p.noise, p.n_noise) for p in (given, problem))
+        if noise != returned:
+            raise ValueError(
+                f"`prob_func` must keep `noise` and `n_noise`, {noise}, but it returned a problem "
+                f"with {returned}."
+            )

@@ -14,12 +14,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-PyTree = Any
+from pullback.ensemble.event import Event, PresetTimes, checked_events
 
-_NOT_YET = {
-    "events": "events are not available yet; stop at a known time with `t_span` instead",
-    "jac": "the Jacobian is always derived from `vector_field`; leave it out",
-}
+PyTree = Any
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -38,7 +35,8 @@ class ODEProblem:
         y0: initial state, any pytree of real floating arrays or Python floats.
         t_span: `(t0, t1)`, an array of the two also. `t1 < t0` integrates backward.
         params: any pytree, given to `vector_field` as it is.
-        events: not available yet.
+        events: `pb.Event` and `pb.PresetTimes` objects, in the order in which simultaneous ones
+            happen.
         mass_matrix: the constant matrix M, `(n, n)` numbers for the ravelled state of n components
             or `(n,)` for a diagonal one; None is the identity. Rows of zeros make the equation an
             algebraic one. Needs a method that takes it, such as `pb.Rodas5P()`.
@@ -56,6 +54,7 @@ class ODEProblem:
     t_span: Any
     params: PyTree = None
     mass_matrix: Any = None
+    events: tuple[Event | PresetTimes, ...] = ()
 
     def __init__(
         self,
@@ -73,12 +72,13 @@ class ODEProblem:
                 "`vector_field` must be a function `vector_field(t, y, params)`, but a "
                 f"{type(vector_field).__name__} arrived; pass the function first, then `y0`."
             )
-        empty = isinstance(events, (tuple, list)) and not events
-        given = {"events": None if empty else events, "jac": jac}
-        for name, value in given.items():
-            if value is not None:
-                raise NotImplementedError(f"`{name}` of ODEProblem: {_NOT_YET[name]}.")
-        self._set(vector_field, y0, split_t_span(t_span), params, _static_matrix(mass_matrix))
+        if jac is not None:
+            raise NotImplementedError(
+                "`jac` of ODEProblem: the Jacobian is always derived from `vector_field`; leave it "
+                "out."
+            )
+        static = (_static_matrix(mass_matrix), checked_events(events))
+        self._set(vector_field, y0, split_t_span(t_span), params, *static)
 
     def _set(self, *parts: Any) -> None:
         for name, part in zip(_PARTS, parts, strict=True):
@@ -88,7 +88,7 @@ class ODEProblem:
         """Return a copy with the named parts changed (`remake` in Julia).
 
         Args:
-            changes: any of `vector_field`, `y0`, `t_span`, `params`, `mass_matrix`.
+            changes: any of `vector_field`, `y0`, `t_span`, `params`, `mass_matrix`, `events`.
         """
         unknown = sorted(set(changes) - set(_PARTS))
         if unknown:
@@ -103,15 +103,15 @@ class ODEProblem:
         static = is_leaf(self.vector_field)
         moving = _MOVING[1:] if static else _MOVING
         children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in moving]
-        return children, (self.vector_field if static else None, self.mass_matrix)
+        return children, (self.vector_field if static else None, self.mass_matrix, self.events)
 
     @classmethod
     def tree_unflatten(cls, static: Any, children: Any) -> Self:
         """Rebuild without checks: the leaves may be anything that JAX puts there."""
         problem = object.__new__(cls)
-        function, mass_matrix = static
+        function, *rest = static
         moving = children if function is None else (function, *children)
-        problem._set(*moving, mass_matrix)
+        problem._set(*moving, *rest)
         return problem
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class ODEProblem:
 
 
 _PARTS = tuple(field.name for field in fields(ODEProblem))
-_MOVING = _PARTS[:-1]
+_MOVING = _PARTS[:-2]
 
 
 def _static_matrix(matrix: Any) -> Any:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from pullback import native
 from pullback.core import UnsupportedPrimitive
 from pullback.core.typing import Array
+from pullback.ensemble.event import Events
 from pullback.ensemble.executor import ARRAY, warn_of_fallback
 from pullback.ensemble.leaf import is_traced
 from pullback.ensemble.probe import recording
@@ -147,4 +148,10 @@ def _solution(plan: RunPlan, lanes: LaneSolution, n_real: Array | None) -> Solut
         status=lanes.status,
         n_saved=n_saved,
         stats={name: getattr(lanes, name) for name in _STATS},
+        events=_events(lanes),
     )
+
+
+def _events(lanes: LaneSolution) -> Events | None:
+    parts = (lanes.event_times, lanes.event_indices, lanes.n_events)
+    return None if parts[-1] is None else Events(*parts)

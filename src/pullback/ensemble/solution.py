@@ -12,6 +12,7 @@ import numpy as np
 
 from pullback.core import FIRST_FAILURE, SolveFailedError, Status
 from pullback.core.typing import Array, PyTree
+from pullback.ensemble.event import Events
 from pullback.ensemble.leaf import is_traced
 
 
@@ -32,9 +33,10 @@ class Solution:
         status: `pb.Status` code, `(trajectory,)`.
         n_saved: how many rows of `t` and `y` are real, `(trajectory,)`.
         stats: `n_attempts`, `n_accepted`, `n_rejected`, `n_rhs`, each `(trajectory,)`.
+        events: the recorded events, `pb.Events`; None for a problem without.
 
     Differentiation:
-        `t`, `y`, `t_end` and `y_end` are differentiable; the rest are integers.
+        `t`, `y`, `t_end`, `y_end` and `events.t` are differentiable; the rest are integers.
     """
 
     t: Array
@@ -44,6 +46,7 @@ class Solution:
     status: Array
     n_saved: Array
     stats: Mapping[str, Array]
+    events: Events | None = None
 
     @property
     def ok(self) -> Array:

@@ -16,28 +16,32 @@ import jax.numpy as jnp
 from pullback.core.typing import ArrayLike, PyTree
 from pullback.ensemble.dtypes import cast_params, cast_state, state_dtype
 from pullback.ensemble.ensemble_problem import EnsembleProblem
+from pullback.ensemble.event import checked_events
 from pullback.ensemble.executor import Executor, resolve_executor
 from pullback.ensemble.frozen_mesh import compiled_as_ever, run_on_mesh
 from pullback.ensemble.keywords import explain_unknown_keywords
 from pullback.ensemble.leaf import Members
 from pullback.ensemble.members import resolve_members
+from pullback.ensemble.noise_keys import noise_keys
 from pullback.ensemble.options import (
     Numbers,
+    check_noise,
     checked_adaptive,
     checked_adjoint,
     checked_controller,
     checked_initialization,
-    checked_instance,
     checked_mass,
     checked_max_steps,
+    checked_method,
     checked_numbers,
     refuse_unavailable,
 )
 from pullback.ensemble.probe import make_probe
-from pullback.ensemble.problem import ODEProblem
 from pullback.ensemble.run import RunArrays, RunPlan
+from pullback.ensemble.sde_problem import Problem, mass_matrix_of
 from pullback.ensemble.solution import Solution
 from pullback.ensemble.times import SavePlan, cast_t_span, plan_saves
+from pullback.ensemble.traced_events import TracedEvents, trace_events
 from pullback.ensemble.traced_field import Field, parameter_operands, trace_field
 from pullback.ode import DiscreteAdjoint, Method, PIController, SolveSpec
 
@@ -48,7 +52,7 @@ SaveAt = ArrayLike | Literal["steps"] | None
 @explain_unknown_keywords
 @compiled_as_ever
 def solve(
-    problem: ODEProblem | EnsembleProblem,
+    problem: Problem | EnsembleProblem,
     method: Method,
     executor: Executor | None = None,
     *,
@@ -79,16 +83,16 @@ def solve(
     keeps its last good point and disturbs no other trajectory.
 
     Args:
-        problem: an ODEProblem, or an EnsembleProblem of many.
-        method: such as `pb.Tsit5()`, or `pb.Rodas5P()` for a stiff problem.
+        problem: an ODEProblem, an SDEProblem, or an EnsembleProblem of many.
+        method: such as `pb.Tsit5()`; `pb.Rodas5P()` if stiff; `pb.EulerMaruyama()` if stochastic.
         executor: `pb.EnsembleKernel()`, `pb.EnsembleArray()`, or None for the kernel where it
             compiles and the array elsewhere.
         trajectories: number of trajectories; needed with `prob_func`.
-        key: random key; needed where `prob_func` uses `ctx.key`.
+        key: random key; needed for an SDEProblem, and where `prob_func` uses `ctx.key`.
         saveat: None saves the end; a number is the spacing from t0 (t1 is always saved); an array
             holds times, `(save,)` or `(trajectory, save)`; `"steps"` saves every accepted step.
         save_fn: not available yet.
-        events: not available yet.
+        events: further events, behind those of the problem.
         dt: fixed step size; with `adaptive=True` the first step.
         dt_min: not available yet.
         dt_max: largest step.
@@ -108,7 +112,7 @@ def solve(
         throw: raise if a trajectory failed; an error under `jax.jit`, where status is traced.
 
     Returns:
-        The solution; without a trajectory axis for an ODEProblem.
+        The solution; without a trajectory axis for a single problem.
 
     Raises:
         TypeError, ValueError: an argument is wrong. What is only known in a trace gives its
@@ -118,18 +122,19 @@ def solve(
 
     Differentiation:
         jvp and vjp by `y0`, `params`, `t_span`, `saveat` and what the vector field closes over:
-        the exact derivative of the executed steps with their sizes held fixed.
+        the exact derivative of the executed steps, their sizes and their noise held fixed.
     """
-    refuse_unavailable(save_fn, events, dt_min, reduce, batch_size, progress)
-    method = checked_instance("method", method, Method, "pb.Tsit5()")
+    refuse_unavailable(save_fn, dt_min, reduce, batch_size, progress)
+    method = checked_method(method, problem)
     adaptive = checked_adaptive(adaptive, dt, method)
     backend, may_fall_back = resolve_executor(executor)
     members = _cast_members(resolve_members(problem, trajectories, key))
     numbers = checked_numbers(members, adaptive, dt, rtol, atol, dt_max)
     saves = plan_saves(saveat, max_saves, members)
     field = trace_field(members)
+    happening = _trace_events(events, members, field)
     spec = SolveSpec(
-        field=field.flat,
+        **_equation(members, field, happening, method),
         method=method,
         adaptive=adaptive,
         controller=checked_controller(controller),
@@ -140,13 +145,38 @@ def solve(
         adjoint=checked_adjoint(adjoint),
         automatic_dt=dt is None,
         limit_dt=dt_max is not None,
-        mass=checked_mass(members.problem.mass_matrix, field.flat.n, method),
         initialization=checked_initialization(initialization),
     )
-    arrays, batched = _run_arrays(members, field, saves, numbers)
+    arrays, batched = _run_arrays(members, field, saves, numbers, key, happening.hoisted)
     plan = RunPlan(spec, backend, field.layout, members.n_traj, batched)
     solution = run_on_mesh(plan, arrays, may_fall_back)
     return solution.raise_if_failed() if throw else solution
+
+
+def _trace_events(events: Any, members: Members, field: Field) -> TracedEvents:
+    """Trace the problem's events and those given to `solve`."""
+    every = (*getattr(members.problem, "events", ()), *checked_events(events))
+    n_theta = len(parameter_operands(members)) + len(field.hoisted) + (field.noise is not None)
+    if every and field.noise is not None:
+        raise NotImplementedError(
+            "`events` of a stochastic problem are not available; stop at a known time with "
+            "`t_span` instead."
+        )
+    return trace_events(every, members, field, n_theta)
+
+
+def _equation(
+    members: Members, field: Field, happening: TracedEvents, method: Method
+) -> dict[str, Any]:
+    """Return the parts of a `SolveSpec` that say which equation is solved."""
+    check_noise(method, field.noise)
+    return {
+        "field": field.flat,
+        "mass": checked_mass(mass_matrix_of(members.problem), field.flat.n, method),
+        "noise": field.noise,
+        "more_floating": (*field.more_floating, *happening.floating),
+        "events": happening.spec,
+    }
 
 
 def _cast_members(members: Members) -> Members:
@@ -160,18 +190,24 @@ def _cast_members(members: Members) -> Members:
 
 
 def _run_arrays(
-    members: Members, field: Field, saves: SavePlan, numbers: Numbers
+    members: Members,
+    field: Field,
+    saves: SavePlan,
+    numbers: Numbers,
+    key: Any,
+    more: tuple[Any, ...],
 ) -> tuple[RunArrays, RunArrays]:
     """Return the arrays of the run, and which of them carry the trajectory axis."""
     t0, t1 = members.t_span
     params = parameter_operands(members)
+    keys = () if field.noise is None else (noise_keys(key, members.n_traj),)
     arrays = RunArrays(
         y0=tuple(leaf.value for leaf in members.y0),
         t0=t0.value,
         t1=t1.value,
         saveat=saves.times,
         probe=make_probe(members.dtype),
-        theta=(*(_bits(leaf.value) for leaf in params), *field.hoisted),
+        theta=(*(_bits(leaf.value) for leaf in params), *field.hoisted, *keys, *more),
         n_real=saves.n_real,
         **numbers._asdict(),
     )
@@ -181,7 +217,12 @@ def _run_arrays(
         t1=t1.batched,
         saveat=saves.batched,
         probe=False,
-        theta=(*(leaf.batched for leaf in params), *(False for _ in field.hoisted)),
+        theta=(
+            *(leaf.batched for leaf in params),
+            *(False for _ in field.hoisted),
+            *(members.n_traj is not None for _ in keys),
+            *(False for _ in more),
+        ),
         n_real=saves.n_real is not None,
         **dict.fromkeys(Numbers._fields, False),
     )

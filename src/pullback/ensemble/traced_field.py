@@ -1,4 +1,4 @@
-"""The vector field of a problem, traced; kept while nothing that it can see has changed."""
+"""The functions of a problem, traced; kept while nothing that they can see has changed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,39 @@ from pullback.core.typing import Array
 from pullback.ensemble.kept import Kept
 from pullback.ensemble.leaf import Leaf, Members, is_array
 from pullback.ensemble.purity import fingerprint, frozen_copy, trace_settings
-from pullback.ode import FlatField, StateLayout, trace_vector_field
+from pullback.ensemble.sde_problem import SDEProblem, functions_of
+from pullback.ode import (
+    FlatField,
+    NoiseSpec,
+    StateLayout,
+    trace_stochastic,
+    trace_vector_field,
+)
 
 
 class Field(NamedTuple):
-    """A traced vector field.
+    """The traced functions of a problem.
 
     Attributes:
-        flat: the field of one state vector, static.
-        hoisted: the arrays that the function closes over.
+        flat: the vector field, or drift, of one state vector, static.
+        hoisted: the arrays that the functions close over.
         layout: how the state vector and the user's state belong together.
+        noise: how noise enters a stochastic problem; None for an ordinary one.
+        more_floating: which entries of theta behind the field's own are floating.
     """
 
     flat: FlatField
     hoisted: tuple[Array, ...]
     layout: StateLayout
+    noise: NoiseSpec | None = None
+    more_floating: tuple[bool, ...] = ()
 
 
 _kept: Kept[Field] = Kept()
 
 
 def trace_field(members: Members) -> Field:
-    """Return the vector field of `members`, traced for one trajectory.
+    """Return the functions of `members`, traced for one trajectory.
 
     Args:
         members: trajectories whose leaves have been cast.
@@ -57,12 +68,18 @@ def parameter_operands(members: Members) -> list[Leaf]:
 def _trace(members: Members) -> Field:
     y0 = jax.tree_util.tree_unflatten(members.y0_tree, [_example(x) for x in members.y0])
     arrays = parameter_operands(members)
-    function = members.problem.vector_field
+    functions = functions_of(members.problem)
     if len(arrays) == len(members.params):
         params = jax.tree_util.tree_unflatten(members.params_tree, [_example(x) for x in arrays])
     else:
-        function, params = _with_fixed_leaves(members, function), [_example(x) for x in arrays]
-    traced = trace_vector_field(function, y0, params)
+        functions = tuple(_with_fixed_leaves(members, function) for function in functions)
+        params = [_example(x) for x in arrays]
+    if isinstance(members.problem, SDEProblem):
+        drift, diffusion = functions
+        kind, n_noise = members.problem.noise, members.problem.n_noise
+        found = trace_stochastic(drift, diffusion, y0, params, kind, n_noise)
+        return Field(found.field, found.hoisted, found.layout, found.noise, found.more_floating)
+    traced = trace_vector_field(functions[0], y0, params)
     return Field(traced.field, tuple(traced.theta[len(arrays) :]), traced.layout)
 
 
@@ -73,6 +90,15 @@ def _example(leaf: Leaf) -> Any:
     if jnp.issubdtype(leaf.value.dtype, jax.dtypes.prng_key):
         return leaf.value[0]
     return np.zeros(leaf.shape, leaf.value.dtype)
+
+
+def example_params(members: Members, function: Any) -> tuple[Any, Any]:
+    """Return a further function of `(t, y, params)` and parameters to trace it with."""
+    arrays = parameter_operands(members)
+    values = [_example(x) for x in arrays]
+    if len(arrays) == len(members.params):
+        return function, jax.tree_util.tree_unflatten(members.params_tree, values)
+    return _with_fixed_leaves(members, function), values
 
 
 def _with_fixed_leaves(members: Members, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,8 +117,10 @@ def _with_fixed_leaves(members: Members, function: Callable[..., Any]) -> Callab
 def _cache_key(members: Members) -> Hashable | None:
     if len(parameter_operands(members)) != len(members.params):
         return None
-    function = fingerprint(members.problem.vector_field)
-    if function is None:
+    problem = members.problem
+    prints = tuple(map(fingerprint, functions_of(problem)))
+    if None in prints:
         return None
+    kind = (problem.noise, problem.n_noise) if isinstance(problem, SDEProblem) else None
     avals = [(leaf.shape, leaf.value.dtype) for leaf in (*members.y0, *members.params)]
-    return (function, members.y0_tree, members.params_tree, *avals, trace_settings())
+    return (prints, kind, members.y0_tree, members.params_tree, *avals, trace_settings())

@@ -59,14 +59,18 @@ class AdjointProgram(LaneProgram):
         active: Which operands of the solve want a cotangent.
         has_end: Whether `y_end` has a cotangent.
         has_rows: Whether `y_rows` has a cotangent.
+        has_t_end: Whether the time has one at which an event ends the trajectory.
+        has_event_times: Whether the recorded events' times have.
         moving: By which times the program itself is to be differentiated.
         stage: "only", or "first" or "second" of two.
     """
 
     spec: SolveSpec
     active: tuple[bool, ...]
-    has_end: bool
-    has_rows: bool
+    has_end: bool = False
+    has_rows: bool = False
+    has_t_end: bool = False
+    has_event_times: bool = False
     moving: MovingTimes = NO_TIMES
     stage: Literal["only", "first", "second"] = "only"
 
@@ -80,7 +84,7 @@ class AdjointProgram(LaneProgram):
         """Run one trajectory; one that is not live is skipped and gets exact zeros."""
         if self.stage == "second":
             is_live = is_live & (frozen(flat[-1]) > 0)
-        operands, end_bar, rows_bar = self._unpack(flat)
+        operands, end_bar, rows_bar, *event_bars = self._unpack(flat)
         flags = unflatten_operands(self.active)
         tape, end, cursor = self._forward(operands, flags, is_live)
         backward = BackwardSweep(
@@ -88,8 +92,10 @@ class AdjointProgram(LaneProgram):
             flags=flags,
             rows_bar=rows_bar,
             moving=self.moving,
-            splits_end=self.has_end and bool(flags.t1 or self.moving.t1),
+            splits_end=self.has_end and self._end_is_fixed(flags),
             unit=natural_unit(operands),
+            t_end_bar=event_bars[0],
+            event_times_bar=event_bars[1],
         )
         bars, estimate = backward.run(end, cursor, end_bar, is_live)
         return self._pack(bars, estimate, is_live)
@@ -106,13 +112,20 @@ class AdjointProgram(LaneProgram):
         has_tangent = spec.adjoint.resolve and spec.field.has_forward_mode
         return spec.adaptive and has_tangent and spec.save != "steps"
 
-    def _unpack(self, flat: Sequence[Array]) -> tuple[SolveOperands, Array, MaybeArray]:
+    def _end_is_fixed(self, flags: Any) -> bool:
+        """Whether the last step ends at t1 as something moves that rows do not move with."""
+        return bool(flags.t1 or self.moving.t1 or self.spec.events is not None)
+
+    def _unpack(
+        self, flat: Sequence[Array]
+    ) -> tuple[SolveOperands, Array, MaybeArray, MaybeArray, MaybeArray]:
         n = len(self.active)
         operands = unflatten_operands(flat[:n])
         cotangents = iter(flat[n:])
         end_bar = next(cotangents) if self.has_end else jnp.zeros_like(operands.y0)
-        rows_bar = next(cotangents) if self.has_rows else None
-        return operands, end_bar, rows_bar
+        has = (self.has_rows, self.has_t_end, self.has_event_times)
+        rows_bar, t_end_bar, times_bar = (next(cotangents) if h else None for h in has)
+        return operands, end_bar, rows_bar, t_end_bar, times_bar
 
     def _forward(
         self,
@@ -219,7 +232,11 @@ def transpose_tangent(
     has_trajectories = tuple(
         call.n_traj is not None and not r for r, p in zip(call.reduced, present, strict=True) if p
     )
-    program = AdjointProgram(spec, active, present[0], len(present) > 1 and present[1])
+    names = ["has_end"] if spec.save == "final" else ["has_end", "has_rows"]
+    if spec.events is not None:
+        names += ["has_t_end", "has_event_times"]
+    has: dict[str, Any] = dict(zip(names, present, strict=True))
+    program = AdjointProgram(spec, active, **has)
     wanted = [i for i, a in enumerate(active) if a]
     returned = [k for k, i in enumerate(wanted) if i != _PROBE_PLACE]
     # A tangent without trajectory axis gets the sum over trajectories.

@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while
+from pullback.ode.event_backward import EventBars, pull_event
 from pullback.ode.maps import StepMaps
 from pullback.ode.mesh import frozen
 from pullback.ode.operands import MovingTimes
@@ -24,7 +26,7 @@ from pullback.ode.row_fold import RowFold, TakenStep, add, weight2
 from pullback.ode.rows import row_at, save_time
 from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.sweep import SweepState
-from pullback.ode.tape import Tape, TapeCursor
+from pullback.ode.tape import Tape, TapeCursor, TapeRow
 
 __all__ = ["BackwardSweep", "Bars"]
 
@@ -63,6 +65,9 @@ class _State(NamedTuple):
         time: Time of the next one.
         error: Sum of `lam . ve`; None without an estimate.
         weight2: Sum of squares of the cotangents that came in, in natural units; None likewise.
+        t: Cotangent of the time at the end of the next step; None without events.
+        pending_t: What is added to it after one more step; None unless the end is split off.
+        n_events: Events still to be pulled back; None without events.
     """
 
     n_left: Array
@@ -76,6 +81,9 @@ class _State(NamedTuple):
     time: MaybeArray
     error: MaybeArray
     weight2: MaybeArray
+    t: MaybeArray = None
+    pending_t: MaybeArray = None
+    n_events: MaybeArray = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,6 +98,8 @@ class BackwardSweep:
         splits_end: Whether the end's cotangent takes its own way through the last step, because
             the end moves with t1 and saved rows do not.
         unit: Natural unit of the state; see `natural_unit`.
+        t_end_bar: Cotangent of the time at which an event ended the trajectory; None without.
+        event_times_bar: Cotangents of the recorded events' times; None without.
     """
 
     tape: Tape
@@ -98,6 +108,8 @@ class BackwardSweep:
     moving: MovingTimes
     splits_end: bool
     unit: Array
+    t_end_bar: MaybeArray = None
+    event_times_bar: MaybeArray = None
 
     def run(
         self, end: SweepState, cursor: TapeCursor, end_bar: Array, is_live: Array
@@ -168,6 +180,10 @@ class BackwardSweep:
             error=zero if has_error else None,
             weight2=weight2(end_bar, end.y, self.unit) if has_error else None,
         )
+        if end.events is not None:
+            is_ended = end.events.verdict == int(Status.terminated)
+            t_bar = zero if self.t_end_bar is None else jnp.where(is_ended, self.t_end_bar, 0.0)
+            state = state._replace(t=t_bar, pending_t=zero, n_events=end.events.n_events)
         if not self.splits_end:
             t1_bar = zero if self.flags.t1 else None
             return state, t1_bar
@@ -184,23 +200,34 @@ class BackwardSweep:
         if self.moving.t1:
             t1 = self.operands.t1
             h = h + jnp.where(reached, t1 - frozen(t1), 0.0)
-        moves_h = bool(self.flags.t0 or self.flags.t1)
-        active = (self.flags.t0, True, moves_h, *self.flags.theta)
+        if end.events is not None:
+            h = h - jnp.where(reached, row.t - frozen(row.t), 0.0)  # the end stays
+        has_events = end.events is not None
+        moves_t = self.flags.t0 or has_events
+        moves_h = bool(self.flags.t0 or self.flags.t1 or has_events)
+        active = (moves_t, True, moves_h, *self.flags.theta)
         maps = self.maps.at(jnp.maximum(state.n_left - 1, 0))
         _, pull = pull_back(maps.arrive, (t, row.y, h, *self.operands.theta), active)
         t_bar, y_bar, h_bar, *theta = pull(end_bar)
+
+        if end.events is not None:
+            # A step that ends at an event is pulled back as such.
+            has_step = has_step & (end.last_kind == 0)
 
         def if_step(bar: Array) -> Array:
             return jnp.where(has_step, bar, 0.0)
 
         t1_bar = jnp.where(has_step & reached, h_bar, 0.0) if self.flags.t1 else None
+        if has_events:
+            from_start = t_bar - jnp.where(reached, h_bar, 0.0)
+            state = state._replace(pending_t=if_step(jnp.where(is_only, 0.0, from_start)))
         state = state._replace(
             lam=jnp.where(has_step, 0.0, end_bar),
             pending=if_step(y_bar),
             theta=tuple(None if bar is None else if_step(bar) for bar in theta),
         )
         if self.flags.t0:
-            state = state._replace(t0=jnp.where(is_only, t_bar - h_bar, 0.0))
+            state = state._replace(t0=if_step(jnp.where(is_only, t_bar - h_bar, 0.0)))
         if state.error is not None:
             state = state._replace(error=if_step(jnp.sum(row.ve * frozen(end_bar))))
         return state, t1_bar
@@ -211,15 +238,20 @@ class BackwardSweep:
         row = self.tape.read(cursor.slot - 1)
         is_first = s.n_left == 1
         t, h = self.tape.sweep.shifted(row.t, row.h, is_first)
+        if row.kind is not None and self.spec.method.is_implicit:
+            h = jnp.where(h == 0, 1.0, h)  # of an event at the start of the step
         primals = (t, row.y, h, *self.operands.theta)
         maps = self.maps.at(s.n_left - 1)
-        active = (self.flags.t0, True, self.flags.t0, *self.flags.theta)
+        moves_t = self.flags.t0 or row.kind is not None
+        active = (moves_t, True, self.flags.t0, *self.flags.theta)
         lam, weight, fold = s.lam, s.weight2, None
+        at_event: EventBars | None = None
         if s.rows is not None:
             (y1, stages), pull = pull_back(maps.arrive_with_stages, primals, active)
             taken = TakenStep(t, row.y, h, y1, stages, s.t_next, is_first)
             fold = rows.fold(taken, s.rows, s.time, weight)
             lam, weight = lam + fold.at_end, fold.weight2
+            lam, at_event = self._split_event(s, row, t, lam, fold.t_end)
             t_bar, y_bar, h_bar, *theta_bar = pull((lam, fold.stages))
             y_bar = y_bar + fold.y
             t_bar, h_bar = add(t_bar, fold.t), add(h_bar, fold.h)
@@ -230,15 +262,22 @@ class BackwardSweep:
                 lam = lam + bar
                 if weight is not None:
                     weight = weight + weight2(bar, row.y, self.unit)
+            lam, at_event = self._split_event(s, row, t, lam, None)
             _, pull = pull_back(maps.arrive, primals, active)
             t_bar, y_bar, h_bar, *theta_bar = pull(lam)
         error = s.error
         if error is not None:
             met = lam if fold is None else lam + fold.y
             error = error + jnp.sum(frozen(met) * row.ve)
-        t0 = s.t0
+        t0, lam_t, pending_t, n_events = s.t0, s.t, s.pending_t, s.n_events
         if t0 is not None:
-            t0 = t0 + jnp.where(is_first, t_bar - h_bar, 0.0)
+            first = t_bar - h_bar if at_event is None else t_bar - h_bar + at_event.t_first
+            t0 = t0 + jnp.where(is_first, first, 0.0)
+        if at_event is not None:
+            y_bar = y_bar + at_event.y
+            theta_bar = [add(a, b) for a, b in zip(theta_bar, at_event.theta, strict=True)]
+            lam_t = t_bar + at_event.t + pending_t
+            pending_t, n_events = jnp.zeros_like(pending_t), n_events - at_event.n_events
         pending = s.pending
         if pending is not None:
             y_bar, pending = y_bar + pending, jnp.zeros_like(pending)
@@ -254,7 +293,30 @@ class BackwardSweep:
             time=None if fold is None else fold.time,
             error=error,
             weight2=weight,
+            t=lam_t,
+            pending_t=pending_t,
+            n_events=n_events,
         )
+
+    def _split_event(
+        self, s: _State, row: TapeRow, t: Array, lam: Array, row_bar: MaybeArray
+    ) -> tuple[Array, EventBars | None]:
+        """Pull the cotangents behind an event through it; what is left goes the ordinary way."""
+        maps = self.tape.sweep.event_maps
+        if maps is None or row.kind is None:
+            return lam, None
+        t_bar = s.t if row_bar is None else s.t + row_bar
+        bars = pull_event(
+            maps,
+            row,
+            t,
+            (t_bar, lam),
+            s.n_events,
+            self.event_times_bar,
+            self.operands.theta,
+            self.flags.theta,
+        )
+        return jnp.where(row.kind > 0, 0.0, lam), bars
 
     def _estimate(self, last: _State, bars: Bars) -> Estimate | None:
         """Compare the estimated error with the gradient, in natural units."""

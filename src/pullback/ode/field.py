@@ -51,8 +51,8 @@ class FlatField:
         return not _has_custom_vjp(self.jaxpr.jaxpr)
 
     def __call__(self, t: Array, y: Array, theta: tuple[Array, ...]) -> Array:
-        """Evaluate the field for one trajectory."""
-        return _compiled(self)(t, y, *theta)
+        """Evaluate the field for one trajectory; theta may have further entries behind its own."""
+        return _compiled(self)(t, y, *theta[: len(self.floating)])
 
 
 def _has_custom_vjp(jaxpr: jex.Jaxpr) -> bool:
@@ -116,15 +116,52 @@ def trace_vector_field(
         them are right wherever the caller traces them.
     """
     layout = state_layout(y0)
+    theta = tuple(_as_operand(leaf, layout.dtype) for leaf in jax.tree.leaves(params))
+    name = _name(vector_field)
+    traced = trace_flat(vector_field, layout, params, lambda dy: layout.ravel_derivative(dy, name))
+    floating = tuple(jnp.issubdtype(a.dtype, np.floating) for a in traced.jaxpr.in_avals[2:])
+    field = FlatField(traced.key, traced.jaxpr, name, layout.n, floating)
+    return TracedField(field, theta + traced.hoisted, layout.ravel(y0), layout)
+
+
+class Traced(NamedTuple):
+    """A function of `(t, y, params)`, traced for one state vector.
+
+    Attributes:
+        key: Equal for equal traces.
+        jaxpr: The trace, of `(t, y, *parameters, *hoisted)`.
+        hoisted: The arrays that the function closes over.
+        name: Its name, for messages.
+    """
+
+    key: ContentKey
+    jaxpr: jex.ClosedJaxpr
+    hoisted: tuple[Array, ...]
+    name: str
+
+
+def trace_flat(
+    function: Callable[[Any, Any, Any], Any],
+    layout: StateLayout,
+    params: PyTree,
+    finish: Callable[[Any], Array],
+) -> Traced:
+    """Trace a function of `(t, y, params)` for one trajectory.
+
+    Args:
+        function: The user's function.
+        layout: How the state vector and the user's state belong together.
+        params: Its parameters.
+        finish: Checks what the function returns and makes one array of it.
+    """
     leaves, params_tree = jax.tree.flatten(params)
     theta = tuple(_as_operand(leaf, layout.dtype) for leaf in leaves)
     restore = [_restorer(leaf) for leaf in leaves]
-    name = getattr(vector_field, "__name__", type(vector_field).__name__)
+    name = _name(function)
 
     def flat(t: Array, y: Array, *values: Array) -> Array:
         restored = [back(v) for back, v in zip(restore, values, strict=True)]
-        dy = vector_field(t, layout.unravel(y), jax.tree.unflatten(params_tree, restored))
-        return layout.ravel_derivative(dy, name)
+        return finish(function(t, layout.unravel(y), jax.tree.unflatten(params_tree, restored)))
 
     scalar = jax.ShapeDtypeStruct((), layout.dtype)
     vector = jax.ShapeDtypeStruct((layout.n,), layout.dtype)
@@ -138,9 +175,11 @@ def trace_vector_field(
     # The key is of the first trace: tracing again wraps the functions of custom rules once more.
     fixed = tuple((i, v.shape, v.dtype.str, v.tobytes()) for i, v in tables.items())
     key = ContentKey((open_jaxpr_key(closed.jaxpr), slots, fixed))
-    floating = tuple(jnp.issubdtype(a.dtype, np.floating) for a in jaxpr.in_avals[2:])
-    field = FlatField(key, jaxpr, name, layout.n, floating)
-    return TracedField(field, theta + hoisted, layout.ravel(y0), layout)
+    return Traced(key, jaxpr, hoisted, name)
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _as_operand(leaf: Any, dtype: np.dtype) -> Array:

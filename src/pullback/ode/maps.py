@@ -67,4 +67,5 @@ class StepMaps:
         return y + (time - frozen(time)) * self.slope(time, y, *theta)
 
     def _system(self, theta: tuple[Array, ...]) -> System:
-        return System(self.spec.field, theta, self.spec.mass, self.rtol, self.atol, self.index)
+        spec = self.spec
+        return System(spec.field, theta, spec.mass, self.rtol, self.atol, self.index, spec.noise)

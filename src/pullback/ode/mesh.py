@@ -17,7 +17,7 @@ from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.controller import PIController
 
-__all__ = ["Mesh", "MeshState", "frozen"]
+__all__ = ["Mesh", "MeshState", "Stop", "frozen"]
 
 # A step that would leave less than one per cent of itself is stretched to the end, as DOPRI5 of
 # [HW96] does.
@@ -29,6 +29,18 @@ _SLIVER = 1e-3
 def frozen(x: Array) -> Array:
     """Mark a quantity of the mesh: its derivative is zero by definition."""
     return lax.stop_gradient(x)
+
+
+class Stop(NamedTuple):
+    """Where the next step must end at the latest.
+
+    Attributes:
+        time: That time, t1 or before it.
+        cuts: How many steps so far ended before they would have without such times.
+    """
+
+    time: Array
+    cuts: Array
 
 
 class MeshState(NamedTuple):
@@ -96,8 +108,10 @@ class Mesh:
         nothing = jnp.zeros((), dtype)
         return MeshState(self.t0, h, memory, nothing, zero, zero, jnp.asarray(done))
 
-    def propose(self, state: MeshState) -> tuple[Array, Array]:
-        """Return the size of the next attempt and whether it aims at the end."""
+    def propose(self, state: MeshState, stop: Stop | None = None) -> tuple[Array, Array]:
+        """Return the size of the next attempt and whether it aims at the end, or at `stop`."""
+        if stop is not None:
+            return self._propose_before(state, stop)
         remaining = self.t1 - state.t
         if self.times is not None:
             end = _entry(self.times, state.n_accepted)
@@ -111,34 +125,73 @@ class Mesh:
         rounded = (state.t + state.h) - state.t
         return jnp.where(is_last, remaining, rounded), is_last
 
+    def _propose_before(self, state: MeshState, stop: Stop) -> tuple[Array, Array]:
+        remaining = stop.time - state.t
+        if self.controller is None:
+            end = self._next_end(state, stop)
+            aims = self.sign * (stop.time - end) <= _SLIVER * jnp.abs(self.dt)
+            return jnp.where(aims, remaining, end - state.t), aims
+        aims = _STRETCH * jnp.abs(remaining) <= jnp.abs(state.h)
+        rounded = (state.t + state.h) - state.t
+        return jnp.where(aims, remaining, rounded), aims
+
+    def is_short(self, state: MeshState, stop: Stop) -> Array:
+        """Whether a fixed step that ends at `stop` is shorter than it would be without."""
+        if self.controller is not None:
+            return jnp.zeros((), bool)
+        return self.sign * (stop.time - self._next_end(state, stop)) < -_SLIVER * jnp.abs(self.dt)
+
+    def _next_end(self, state: MeshState, stop: Stop) -> Array:
+        index = state.n_accepted - stop.cuts
+        return jnp.where(index + 1 >= self.n_steps, self.t1, self._fixed_end(index))
+
     def decide(
-        self, state: MeshState, h: Array, is_last: Array, q2: Array
+        self, state: MeshState, h: Array, is_last: Array, q2: Array, stop: Stop | None = None
     ) -> tuple[MeshState, Array]:
         """Return the state after an attempt with squared error norm `q2`, and whether it counts.
 
         With fixed or given steps `q2` only has to be finite.
         """
+        target = self.t1 if stop is None else stop.time
+        if stop is not None:
+            is_aimed, is_last = is_last, is_last & (stop.time == self.t1)
+        else:
+            is_aimed = is_last
         q2 = frozen(q2)
         n_attempts = state.n_attempts + 1
         if self.controller is None:
             accept = q2 < np.inf
-            end = self._fixed_end(state.n_accepted)
+            index = state.n_accepted if stop is None else state.n_accepted - stop.cuts
+            end = self._fixed_end(index)
             h_next = memory = None
-            stop = ~accept | is_last
+            ends = ~accept | is_last
         else:
             accept = q2 <= 1.0
             end = state.t + h
             factor, memory = self.controller.factor(q2, state.memory, self.error_order)
             h_next = self._limit(h * factor)
+            if stop is not None:
+                # A step that was cut short says little about the next one.
+                is_short = accept & is_aimed & (jnp.abs(h_next) < jnp.abs(state.h))
+                h_next = jnp.where(is_short, state.h, h_next)
             memory = jnp.where(accept, memory, state.memory)
             has_room = jnp.abs(h_next) >= self.smallest_step(state.t)
-            stop = (accept & is_last) | ~has_room
-        t = jnp.where(accept, jnp.where(is_last, self.t1, end), state.t)
+            ends = (accept & is_last) | ~has_room
+        t = jnp.where(accept, jnp.where(is_aimed, target, end), state.t)
         n_accepted = state.n_accepted + accept.astype(jnp.int32)
-        stop = stop | (n_attempts >= self.max_attempts)
+        ends = ends | (n_attempts >= self.max_attempts)
         if self.max_accepted is not None:
-            stop = stop | (n_accepted >= self.max_accepted)
-        return MeshState(t, h_next, memory, q2, n_attempts, n_accepted, stop), accept
+            ends = ends | (n_accepted >= self.max_accepted)
+        return MeshState(t, h_next, memory, q2, n_attempts, n_accepted, ends), accept
+
+    def interrupted(self, state: MeshState, t: Array, ends: Array) -> MeshState:
+        """Return the state after an attempt that an event cut at t, and whether that ends it."""
+        done = ends | (state.n_attempts >= self.max_attempts)
+        if self.max_accepted is not None:
+            done = done | (state.n_accepted >= self.max_accepted)
+        if self.controller is not None:
+            done = done | ~self.has_room(state._replace(t=t))
+        return state._replace(t=t, done=done)
 
     def has_reached_end(self, state: MeshState) -> Array:
         """Whether a trajectory that is done got to the end."""

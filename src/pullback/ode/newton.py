@@ -30,6 +30,8 @@ __all__ = ["stage_value"]
 # The iteration's error may be this part of the step's tolerance.
 _KAPPA = 1e-2
 _MOST_TRIPS = 10
+# A correction of so many roundings of the state is as good as none.
+_ROUNDINGS = 8.0
 # The error of the derivative falls with each sweep like that of the iteration with each trip:
 # four leave less than the tolerance where the iteration converges in three or four.
 _SWEEPS = 4
@@ -67,6 +69,7 @@ def _iterate(matrix: StageMatrix, t: Array, base: Array, guess: Array) -> _Trip:
     system, factors = matrix.system, jax.tree.map(frozen, matrix.factors)
     inverse, theta = frozen(matrix.inverse), jax.tree.map(_frozen_float, system.theta)
     size = jnp.abs(frozen(matrix.y))
+    eps = float(jnp.finfo(size.dtype).eps)
     weight = 1.0 / (frozen(system.rtol) * size + jnp.maximum(frozen(system.atol), _tiny(size)))
 
     def body(s: _Trip) -> _Trip:
@@ -80,7 +83,8 @@ def _iterate(matrix: StageMatrix, t: Array, base: Array, guess: Array) -> _Trip:
         room = 1.0 - jnp.sqrt(jnp.minimum(rate2, 1.0))
         left2 = jnp.where(is_known, norm2 * rate2, norm2)
         limit = jnp.where(is_known, _KAPPA * room, _KAPPA * _KAPPA)
-        converged = left2 <= limit * limit
+        floor2 = mean_square(_ROUNDINGS * eps * jnp.abs(z) * weight)
+        converged = (left2 <= limit * limit) | (norm2 <= floor2)
         diverged = (is_known & (rate2 >= 1.0)) | ~(norm2 < jnp.inf)
         return _Trip(z, norm2, s.n_trips + 1, converged, diverged & ~converged)
 

@@ -36,7 +36,7 @@ def unflatten_operands(flat: Sequence[Any]) -> Any:
 def differentiable(spec: SolveSpec) -> tuple[bool, ...]:
     """Return which operands results depend on differentiably."""
     fixed = [name in _DIFFERENTIABLE for name in SolveOperands._fields[:_N_FIXED]]
-    return (*fixed, *spec.field.floating)
+    return (*fixed, *spec.field.floating, *spec.more_floating)
 
 
 class MovingTimes(NamedTuple):

@@ -55,29 +55,30 @@ class StateLayout:
             start = stop
         return jax.tree.unflatten(self.tree, leaves)
 
-    def ravel_derivative(self, dy: PyTree, name: str) -> Array:
+    def ravel_derivative(self, dy: PyTree, name: str, role: str = "vector_field") -> Array:
         """Return the vector of a time derivative after checking it against the state.
 
         Args:
             dy: What the vector field returned.
-            name: The vector field's name, for messages.
+            name: The function's name, for messages.
+            role: What the function is, for messages.
         """
         leaves, tree = jax.tree.flatten(dy)
         if tree != self.tree:
             raise TypeError(
-                f"`vector_field` {name} must return the structure of `y0`, {self.tree}, but it "
+                f"`{role}` {name} must return the structure of `y0`, {self.tree}, but it "
                 f"returned {tree}."
             )
         parts = []
         for leaf, shape in zip(leaves, self.shapes, strict=True):
-            parts.append(self._derivative_leaf(leaf, shape, name).reshape(-1))
+            parts.append(self._derivative_leaf(leaf, shape, name, role).reshape(-1))
         return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
 
-    def _derivative_leaf(self, leaf: Any, shape: tuple[int, ...], name: str) -> Array:
+    def _derivative_leaf(self, leaf: Any, shape: tuple[int, ...], name: str, role: str) -> Array:
         array = jnp.asarray(leaf)
         if array.shape != shape:
             raise ValueError(
-                f"`vector_field` {name} must return leaves shaped like those of `y0`: expected "
+                f"`{role}` {name} must return leaves shaped like those of `y0`: expected "
                 f"shape {shape}, got {array.shape}."
             )
         is_number = isinstance(leaf, (bool, int, float)) or array.weak_type
@@ -85,7 +86,7 @@ class StateLayout:
         is_real = jnp.issubdtype(array.dtype, np.floating)
         if not is_number and (not is_real or widened != self.dtype):
             raise TypeError(
-                f"`vector_field` {name} must return leaves of the state's dtype {self.dtype}, but "
+                f"`{role}` {name} must return leaves of the state's dtype {self.dtype}, but "
                 f"one has dtype {array.dtype}: cast the parameters or the result "
                 f"(`.astype(y.dtype)`), or give `y0` as {widened}."
             )

@@ -56,6 +56,8 @@ class Folded(NamedTuple):
         h: Of its size; None where not wanted.
         theta: Of theta, as far as rows depend on it themselves; None where they do not.
         weight2: Sum of squares of the cotangents so far, in natural units; None if not wanted.
+        t_end: Cotangent of the end's time, with which a row at the end does not move; None
+            without events.
     """
 
     rows: Array
@@ -67,6 +69,7 @@ class Folded(NamedTuple):
     h: MaybeArray
     theta: tuple[MaybeArray, ...]
     weight2: MaybeArray
+    t_end: MaybeArray = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ class RowFold:
 
     def _empty(self, taken: TakenStep, rows: Array, time: Array, weight: MaybeArray) -> Folded:
         zero = jnp.zeros_like(taken.y)
-        no_time = jnp.zeros_like(taken.t) if self.flags.t0 else None
+        no_time = jnp.zeros_like(taken.t) if self._moves_t else None
         theta = self.sweep.operands.theta
         return Folded(
             rows=rows,
@@ -126,13 +129,22 @@ class RowFold:
             y=zero,
             stages=(zero,) * len(taken.stages),
             t=no_time,
-            h=no_time,
+            h=jnp.zeros_like(taken.t) if self.flags.t0 else None,
             theta=tuple(
                 jnp.zeros_like(value) if flag else None
                 for value, flag in zip(theta, self._theta_flags, strict=True)
             ),
             weight2=weight,
+            t_end=jnp.zeros_like(taken.t) if self._has_events else None,
         )
+
+    @property
+    def _has_events(self) -> bool:
+        return self.sweep.spec.events is not None
+
+    @property
+    def _moves_t(self) -> bool:
+        return bool(self.flags.t0) or self._has_events
 
     def _add_row(self, taken: TakenStep, f: Folded) -> Folded:
         mesh, operands = self.sweep.mesh, self.sweep.operands
@@ -156,6 +168,10 @@ class RowFold:
         weight = f.weight2
         if weight is not None:
             weight = weight + jnp.where(after <= 0, weight2(bar, taken.y, self.unit), 0.0)
+        t_end = f.t_end
+        if t_end is not None:
+            slope = self.sweep.maps.slope(f.time, at_end, *operands.theta)
+            t_end = t_end - jnp.sum(end_bar * slope)
         return Folded(
             rows=index,
             time=save_time(mesh, operands.saveat, index - 1),
@@ -166,6 +182,7 @@ class RowFold:
             h=add(f.h, h_bar),
             theta=tuple(map(add, f.theta, theta_bars)),
             weight2=weight,
+            t_end=t_end,
         )
 
     def _pull_inside(
@@ -175,8 +192,8 @@ class RowFold:
         maps, theta = self.sweep.maps, self.sweep.operands.theta
         # A step of length zero has no inside, but dividing by it would still give NaN.
         h = jnp.where(taken.h == 0, 1.0, taken.h)
-        moves_t, n_stages = bool(self.flags.t0), len(taken.stages)
-        active = (False, moves_t, True, moves_t, *(True,) * n_stages, *self._theta_flags)
+        n_stages, moves_h = len(taken.stages), bool(self.flags.t0)
+        active = (False, self._moves_t, True, moves_h, *(True,) * n_stages, *self._theta_flags)
         primals = (time, taken.t, taken.y, h, *taken.stages, *theta)
         value, pull = pull_back(maps.row, primals, active)
         return value, pull(bar)[1:]

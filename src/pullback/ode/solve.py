@@ -6,6 +6,8 @@ time and the statistics follow here, in plain JAX, which also gives the times th
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from pullback.core.status import Status
@@ -14,7 +16,7 @@ from pullback.lanes.primitive import Backend, lane_call
 from pullback.ode.initial import consistent_start
 from pullback.ode.mesh import frozen
 from pullback.ode.operands import flatten_operands
-from pullback.ode.solve_program import SolveProgram, SolveResult
+from pullback.ode.solve_program import SolveProgram, SolveResult, present
 from pullback.ode.spec import LaneSolution, SolveOperands, SolveSpec
 
 __all__ = ["solve_lanes"]
@@ -39,6 +41,8 @@ def solve_lanes(
         `saveat` its rows only. Second derivatives by forward over reverse.
     """
     start = None
+    if spec.events is not None and spec.events.presets:
+        operands = operands._replace(y0=_behind_start(spec, operands))
     if spec.mass is not None and spec.mass.is_singular:
         y0, start = consistent_start(spec, operands)
         # Without a consistent start nothing is integrated.
@@ -51,6 +55,9 @@ def solve_lanes(
         result = result._replace(status=jnp.where(is_valid, result.status, start))
     is_success = result.status == int(Status.success)
     t_end = jnp.where(is_success, operands.t1, frozen(result.t_end))
+    if spec.events is not None:
+        is_ended = result.status == int(Status.terminated)
+        t_end = jnp.where(is_ended, result.t_end, t_end)
     n_saved = is_success.astype(jnp.int32) if result.n_saved is None else result.n_saved
     t_rows, y_rows = _rows(spec, operands, result, t_end)
     return LaneSolution(
@@ -64,13 +71,27 @@ def solve_lanes(
         n_accepted=result.n_accepted,
         n_rejected=result.n_attempts - result.n_accepted,
         n_rhs=_count_evaluations(spec, operands, result),
+        n_events=result.n_events,
+        event_times=result.event_times,
+        event_indices=result.event_indices,
     )
 
 
+def _behind_start(spec: SolveSpec, operands: SolveOperands) -> Array:
+    """Return the state behind preset events at t0 itself."""
+    assert spec.events is not None
+    y, t0, theta = operands.y0, operands.t0, operands.theta
+    for event in spec.events.presets:
+        if event.affect is not None:
+            is_now = jnp.any(event.times(t0, y, theta) == t0)
+            y = jnp.where(is_now, event.affect(t0, y, theta), y)
+    return y
+
+
 def _unflatten(spec: SolveSpec, flat: tuple[Array, ...]) -> SolveResult:
-    n_always = 5
-    rest = {"final": (None, None, None), "times": (*flat[n_always:], None)}
-    return SolveResult(*flat[:n_always], *rest.get(spec.save, flat[n_always:]))
+    values = iter(flat)
+    parts: list[Any] = [next(values) if there else None for there in present(spec)]
+    return SolveResult(*parts)
 
 
 def _rows(

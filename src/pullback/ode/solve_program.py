@@ -20,6 +20,9 @@ from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while
 from pullback.lanes.program import LaneCall, LaneProgram
+from pullback.ode.event_maps import EventMaps
+from pullback.ode.event_step import Attempted, Record, after_event, meet, next_stop
+from pullback.ode.events import EventState, start_events
 from pullback.ode.maps import StepMaps
 from pullback.ode.mesh import Mesh, MeshState
 from pullback.ode.norm import attempt_norm
@@ -29,7 +32,7 @@ from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.start import first_step, make_mesh, tolerances
 from pullback.ode.tangent_program import TangentProgram
 
-__all__ = ["SolveProgram", "SolveResult"]
+__all__ = ["SolveProgram", "SolveResult", "present"]
 
 
 class SolveResult(NamedTuple):
@@ -44,6 +47,9 @@ class SolveResult(NamedTuple):
         n_saved: Real rows; None when only the end is saved.
         y_rows: Saved states; None when only the end is saved.
         t_rows: Their times; None unless every step is saved.
+        n_events: Events; None where there can be none.
+        event_times: When the recorded ones were, NaN behind the last.
+        event_indices: Which they were, -1 behind the last.
     """
 
     y_end: Array
@@ -54,10 +60,25 @@ class SolveResult(NamedTuple):
     n_saved: MaybeArray
     y_rows: MaybeArray
     t_rows: MaybeArray
+    n_events: MaybeArray
+    event_times: MaybeArray
+    event_indices: MaybeArray
 
 
-# Where `y_end` and `y_rows` stand among the results.
-_Y_PLACES = (SolveResult._fields.index("y_end"), SolveResult._fields.index("y_rows"))
+def present(spec: SolveSpec) -> tuple[bool, ...]:
+    """Return which parts of `SolveResult` there are."""
+    has_rows, has_events = spec.save != "final", spec.events is not None
+    has_times = spec.save == "steps"
+    return (*(True,) * 5, has_rows, has_rows, has_times, *(has_events,) * 3)
+
+
+def differentiated(spec: SolveSpec) -> tuple[int, ...]:
+    """Return which results have tangents, in the order of the tangent program's results."""
+    names = ["y_end"] if spec.save == "final" else ["y_end", "y_rows"]
+    if spec.events is not None:
+        names += ["t_end", "event_times"]
+    there = [n for n, is_there in zip(SolveResult._fields, present(spec), strict=True) if is_there]
+    return tuple(there.index(name) for name in names)
 
 
 class _State(NamedTuple):
@@ -65,6 +86,7 @@ class _State(NamedTuple):
     y: Array
     k1: MaybeArray
     cursor: Any
+    events: EventState | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +116,7 @@ class SolveProgram(LaneProgram):
         allowed = differentiable(self.spec)
         active = tuple(a and type(t) is not Zero for a, t in zip(allowed, tangents, strict=True))
         if any(active):
-            places = _Y_PLACES if self.spec.save != "final" else _Y_PLACES[:1]
+            places = differentiated(self.spec)
             moving = [i for i, a in enumerate(active) if a]
             found = call.bind(
                 TangentProgram(self.spec, active),
@@ -114,6 +136,8 @@ def _solve(spec: SolveSpec, operands: SolveOperands) -> SolveResult:
     rows = _make_rows(spec, operands, mesh)
 
     maps = StepMaps(spec, rtol, atol)
+    if spec.events is not None:
+        return _solve_with_events(maps, operands, mesh, rows)
 
     def body(s: _State) -> _State:
         h, is_last = mesh.propose(s.mesh)
@@ -131,11 +155,60 @@ def _solve(spec: SolveSpec, operands: SolveOperands) -> SolveResult:
             cursor = rows.save(s.cursor, after, row_of)
         elif rows is not None:
             rows.save(s.mesh, after, (y, after.t), (y, after.t))
-        return _State(after, y, k1, cursor)
+        return _State(after, y, k1, cursor, None)
 
     init = _init(maps, operands, mesh, rows)
     end = lane_while(lambda s: ~s.mesh.done, body, init)
     return _result(spec, operands, mesh, rows, end)
+
+
+def _solve_with_events(
+    maps: StepMaps, operands: SolveOperands, mesh: Mesh, rows: Any
+) -> SolveResult:
+    spec, theta = maps.spec, operands.theta
+    assert spec.events is not None
+    event_maps = EventMaps(maps, spec.events)
+    record = Record.empty(spec.events, spec.dtype)
+
+    def body(s: _State) -> _State:
+        assert s.events is not None
+        stop = next_stop(event_maps, mesh, s.events, theta)
+        h, aims = mesh.propose(s.mesh, stop)
+        t = s.mesh.t
+        step = maps.at(s.mesh.n_accepted).step(t, s.y, h, s.k1, *theta)
+        norm = attempt_norm(spec, s.y, step, maps.rtol, maps.atol)
+        after, accept = mesh.decide(s.mesh, h, aims, norm, stop)
+        is_short = mesh.is_short(s.mesh, stop)
+        made = Attempted(t, s.y, h, s.k1, step, accept, stop.time, aims, is_short)
+        met = meet(event_maps, mesh, s.events, made, theta)
+        happens = met.kind > 0
+        after = after_event(event_maps, mesh, after, met)
+        y = jnp.where(accept, met.y1, s.y)
+        k1 = None
+        if spec.method.is_fsal:
+            k1 = jnp.where(happens, met.slope, met.stages[-1])
+            k1 = jnp.where(accept, k1, s.k1)
+        record.add(met, s.events)
+        cursor = s.cursor
+        if isinstance(rows, TimeRows):
+
+            def row_of(time: Array, index: Array) -> tuple[Array, Array, Array]:
+                del index
+                rest = (*met.stages, *theta)
+                return maps.row(time, t, s.y, met.h, *rest), y, y
+
+            cursor = rows.save(s.cursor, after, row_of)
+        elif rows is not None:
+            rows.save(s.mesh, after, (y, after.t), (y, after.t))
+        return _State(after, y, k1, cursor, met.state)
+
+    init = _init(maps, operands, mesh, rows)
+    slope = maps.slope(mesh.t0, operands.y0, *theta)
+    span = mesh.t1 - mesh.t0
+    start = start_events(spec.events, mesh.t0, operands.y0, slope, theta, span)
+    end = lane_while(lambda s: ~s.mesh.done, body, init._replace(events=start))
+    result = _result(spec, operands, mesh, rows, end)
+    return result._replace(event_times=record.times(), event_indices=record.indices())
 
 
 def _make_rows(spec: SolveSpec, operands: SolveOperands, mesh: Mesh) -> Any:
@@ -159,7 +232,7 @@ def _init(maps: StepMaps, operands: SolveOperands, mesh: Mesh, rows: Any) -> _St
     if not spec.method.is_fsal:
         k1 = None
     cursor = rows.start() if isinstance(rows, TimeRows) else None
-    return _State(mesh.start(h), operands.y0, k1, cursor)
+    return _State(mesh.start(h), operands.y0, k1, cursor, None)
 
 
 def _result(
@@ -176,6 +249,10 @@ def _result(
     elif rows is not None:
         n_saved = end.mesh.n_accepted * counts
         y_rows, t_rows = (jax.freeze(ref) for ref in rows.refs)
+    n_events = None
+    if end.events is not None:
+        n_events = end.events.n_events
+        status = jnp.where(end.events.verdict > 0, end.events.verdict, status)
     return SolveResult(
         y_end=end.y,
         t_end=end.mesh.t,
@@ -185,4 +262,7 @@ def _result(
         n_saved=n_saved,
         y_rows=y_rows,
         t_rows=t_rows,
+        n_events=n_events,
+        event_times=None,
+        event_indices=None,
     )

@@ -12,11 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pullback.core.typing import Array
+from pullback.core.typing import Array, MaybeArray
 from pullback.ode.controller import PIController
+from pullback.ode.events import EventSpec
 from pullback.ode.field import FlatField
 from pullback.ode.mass import MassMatrix
 from pullback.ode.method import Method
+from pullback.ode.noise import NoiseSpec
 
 __all__ = ["DiscreteAdjoint", "LaneSolution", "SaveMode", "SolveOperands", "SolveSpec"]
 
@@ -91,6 +93,10 @@ class SolveSpec:
             code for it is left out and `dt` must be finite.
         limit_dt: Whether `dt_max` is applied. With False the code for it is left out.
         mass: Mass matrix; None for the identity.
+        events: Its events; None without.
+        more_floating: Which entries of theta behind the field's own are floating: arrays that
+            events, or the noise, close over.
+        noise: How noise enters; None for an ordinary equation.
         initialization: How algebraic variables start: "brown" solves for them, "check" wants them
             consistent as they are.
         mesh: "chosen" by the controller or by `dt`; "given" takes the steps of another solve,
@@ -110,6 +116,9 @@ class SolveSpec:
     limit_dt: bool = False
     mass: MassMatrix | None = None
     initialization: Literal["brown", "check"] = "brown"
+    more_floating: tuple[bool, ...] = ()
+    noise: NoiseSpec | None = None
+    events: EventSpec | None = None
     mesh: Literal["chosen", "given"] = "chosen"
 
     def __post_init__(self) -> None:
@@ -122,6 +131,11 @@ class SolveSpec:
             raise ValueError(f"`max_steps` must be at least 1, got {self.max_steps}.")
         if self.mesh == "given" and self.adaptive:
             raise ValueError('`adaptive` must be False with `mesh` "given", got True.')
+        if self.mesh == "given" and self.events is not None:
+            raise NotImplementedError(
+                "the steps of another solve cannot be repeated where there are events, which cut "
+                "steps: compare the gradient with differences at a tight tolerance instead."
+            )
         if self.adaptive and not self.method.has_error_estimate:
             raise ValueError(
                 f"`method` {self.method.name} has no error estimate, so it cannot choose "
@@ -175,6 +189,9 @@ class LaneSolution(NamedTuple):
         n_accepted: Accepted steps.
         n_rejected: Rejected steps.
         n_rhs: Evaluations of the vector field.
+        n_events: Events; None where the spec has none.
+        event_times: When the recorded ones were, NaN behind the last.
+        event_indices: Which they were, -1 behind the last.
     """
 
     t: Array
@@ -187,3 +204,6 @@ class LaneSolution(NamedTuple):
     n_accepted: Array
     n_rejected: Array
     n_rhs: Array
+    n_events: MaybeArray = None
+    event_times: MaybeArray = None
+    event_indices: MaybeArray = None

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
+from pullback.ode.event_attempt import choose, frozen_float, meet_events
+from pullback.ode.event_maps import EventMaps
+from pullback.ode.event_step import next_stop
+from pullback.ode.events import start_events
 from pullback.ode.maps import StepMaps
-from pullback.ode.mesh import Mesh, MeshState, frozen
+from pullback.ode.mesh import Mesh, MeshState, Stop, frozen
 from pullback.ode.method import Step
 from pullback.ode.norm import attempt_norm, tangent_norm
 from pullback.ode.partial_ad import push_forward
 from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.start import first_step, make_mesh, tolerances
+from pullback.ode.sweep_state import Attempt, Control, Seed, SweepState
 
 __all__ = [
     "Attempt",
@@ -37,83 +42,6 @@ __all__ = [
 # A tangent loses control this many smallest steps before the step size runs out: enough for one
 # more rejection.
 _ROOM = 16.0
-
-
-class Seed(NamedTuple):
-    """Tangents of a solve's inputs; None where zero.
-
-    Attributes:
-        y0: Of the initial state.
-        t0: Of the initial time.
-        theta: Of the entries of theta.
-    """
-
-    y0: MaybeArray
-    t0: MaybeArray
-    theta: tuple[MaybeArray, ...]
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether nothing moves."""
-        return self.y0 is None and self.t0 is None and all(d is None for d in self.theta)
-
-
-class Control(NamedTuple):
-    """Control of a tangent's error.
-
-    Attributes:
-        floor: Absolute tolerance of the tangent.
-        weight: Of its squared error norm against the state's: 1 / slack**2.
-        is_all: Whether the tangent is there for control only and has no derivative.
-    """
-
-    floor: Array
-    weight: Array | float
-    is_all: bool
-
-
-class SweepState(NamedTuple):
-    """What a sweep carries.
-
-    Attributes:
-        mesh: The mesh.
-        y: State.
-        k1: First stage of the next step; None unless FSAL.
-        v: Tangent of y; None without a tangent.
-        k1_dot: Tangent of k1.
-        largest: Running maximum of |v| by component; None without control.
-        is_controlled: Whether the tangent still has a say in the step size; None without control.
-    """
-
-    mesh: MeshState
-    y: Array
-    k1: MaybeArray
-    v: MaybeArray
-    k1_dot: MaybeArray
-    largest: MaybeArray
-    is_controlled: MaybeArray
-
-
-class Attempt(NamedTuple):
-    """One attempt of a sweep.
-
-    Attributes:
-        t: Where it starts.
-        h: Its size.
-        t_dot: Tangent of t, the negative of h's; None if t0 does not move.
-        step: The step.
-        dot: Its tangent, a `Step`; None without a tangent.
-        accept: Whether it counts.
-        is_last: Whether it aims at the end.
-    """
-
-    t: Array
-    h: Array
-    t_dot: MaybeArray
-    step: Step
-    dot: Any
-    accept: Array
-    is_last: Array
 
 
 def controlled_attempts(spec: SolveSpec) -> int:
@@ -173,17 +101,25 @@ class Sweep:
     atol: Array
 
     @property
+    def event_maps(self) -> EventMaps | None:
+        """The maps of steps that end at events; None without events."""
+        events = self.spec.events
+        return None if events is None else EventMaps(self.maps, events)
+
+    @property
     def maps(self) -> StepMaps:
         """The maps that are differentiated."""
         return StepMaps(self.spec, self.rtol, self.atol)
 
     def attempt(self, s: SweepState) -> tuple[SweepState, Attempt]:
         """Try one step."""
-        h, is_last = self.mesh.propose(s.mesh)
+        stop = self._stop(s)
+        h, is_last = self.mesh.propose(s.mesh, stop)
+        h = frozen(h)  # behind an event the time has a derivative, the size of a step has none
         is_first = s.mesh.n_accepted == 0
         t, h_in = self.shifted(s.mesh.t, h, is_first)
-        t_dot = None if self.seed.t0 is None else jnp.where(is_first, self.seed.t0, 0.0)
-        step, dot = self._step(s, t, h_in, t_dot)
+        t_dot, h_dot = self._time_tangents(s, is_first)
+        step, dot = self.step(s, t, h_in, t_dot, h_dot)
         q2 = q2_state = frozen(attempt_norm(self.spec, s.y, step, self.rtol, self.atol))
         largest = s.largest
         if self.control is not None:
@@ -192,15 +128,32 @@ class Sweep:
             q2_dot = tangent_norm(frozen(dot.err), largest, self.rtol, self.control.floor)
             q2_dot = jnp.where(s.is_controlled, q2_dot * self.control.weight, 0.0)
             q2 = jnp.maximum(q2_state, q2_dot)
-        after, accept = self.mesh.decide(s.mesh, h, is_last, q2)
+        after, accept = self.mesh.decide(s.mesh, h, is_last, q2, stop)
+        attempt = Attempt(t, h_in, t_dot, step, dot, accept, is_last, h_dot)
+        if stop is not None:
+            return meet_events(self, s, after, attempt, largest, q2_state, stop)
         new = self._arrived(step, dot, largest)
         old = (s.y, s.k1, s.v, s.k1_dot, s.largest)
-        y, k1, v, k1_dot, largest = map(functools.partial(_choose, accept), new, old)
-        control = self._keeps_control(s, after, accept, q2_state)
-        state = SweepState(after, y, k1, v, k1_dot, largest, control)
-        return state, Attempt(t, h_in, t_dot, step, dot, accept, is_last)
+        y, k1, v, k1_dot, largest = map(functools.partial(choose, accept), new, old)
+        control = self.keeps_control(s, after, accept, q2_state)
+        return SweepState(after, y, k1, v, k1_dot, largest, control), attempt
 
-    def _keeps_control(
+    def _stop(self, s: SweepState) -> Stop | None:
+        if self.event_maps is None or s.events is None:
+            return None
+        return next_stop(self.event_maps, self.mesh, s.events, self.operands.theta)
+
+    def _time_tangents(self, s: SweepState, is_first: Array) -> tuple[MaybeArray, MaybeArray]:
+        """Return the tangents of a step's start and size: the first one ends where it ends."""
+        if self.seed.t0 is None:
+            return s.t_dot, None
+        t_dot = jnp.where(is_first, self.seed.t0, 0.0)
+        h_dot = -t_dot
+        if s.t_dot is not None:
+            t_dot = jnp.where(is_first, self.seed.t0, s.t_dot)
+        return t_dot, h_dot
+
+    def keeps_control(
         self, s: SweepState, after: MeshState, accept: Array, q2_state: Array
     ) -> MaybeArray:
         """Give up control where the tangent alone would end what the solve itself survives.
@@ -222,14 +175,17 @@ class Sweep:
         shift = jnp.where(is_first, self.t0_shift, 0.0)
         return t + shift, h - shift
 
-    def _step(self, s: SweepState, t: Array, h: Array, t_dot: MaybeArray) -> tuple[Step, Any]:
+    def step(
+        self, s: SweepState, t: Array, h: Array, t_dot: MaybeArray, h_dot: MaybeArray
+    ) -> tuple[Step, Any]:
+        """Return one step of the method and its tangent, None without one."""
         primals = (t, s.y, h, s.k1, *self.operands.theta)
         maps = self.maps.at(s.mesh.n_accepted)
         if s.v is None:
             return maps.step(*primals), None
-        h_dot = None if t_dot is None else -t_dot
         tangents = (t_dot, s.v, h_dot, s.k1_dot, *self.seed.theta)
         step, dot = push_forward(maps.step, primals, tangents)
+        dot = dot._replace(failed=None)  # a verdict has no tangent
         if self.control is not None and self.control.is_all:
             dot = jax.tree.map(frozen, dot)
         return step, dot
@@ -289,6 +245,14 @@ def make_sweep(
         if is_all_control:
             v, k1_dot = frozen(v), frozen(k1_dot)
     sweep = Sweep(spec, operands, mesh, seed, control, t0_shift, rtol, atol)
+    events = t_dot = None
+    if spec.events is not None:
+        theta = tuple(map(frozen_float, operands.theta))
+        y0 = frozen(operands.y0)
+        slope = frozen(maps.slope(mesh.t0, operands.y0, *operands.theta))
+        events = start_events(spec.events, mesh.t0, y0, slope, theta, mesh.t1 - mesh.t0)
+        if not seed.is_zero:
+            t_dot = jnp.zeros_like(mesh.t0) if seed.t0 is None else seed.t0
     return sweep, SweepState(
         mesh=mesh.start(h, done),
         y=operands.y0,
@@ -297,8 +261,7 @@ def make_sweep(
         k1_dot=k1_dot if is_fsal else None,
         largest=None if control is None else jnp.abs(frozen(v)),
         is_controlled=None if control is None else jnp.ones((), bool),
+        t_dot=t_dot,
+        events=events,
+        last_kind=None if events is None else jnp.zeros((), jnp.int32),
     )
-
-
-def _choose(accept: Array, new: MaybeArray, old: MaybeArray) -> MaybeArray:
-    return None if old is None else jnp.where(accept, new, old)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.field import FlatField
 from pullback.ode.mass import MassMatrix, placed
+from pullback.ode.noise import Increments, NoiseSpec
 
 __all__ = ["System"]
 
@@ -30,6 +31,7 @@ class System:
         rtol: Relative tolerance of equations solved inside a step.
         atol: Absolute tolerance, likewise.
         index: Number of the step, from 0; None outside a step.
+        noise: How noise enters; None for an ordinary equation.
     """
 
     field: FlatField
@@ -38,6 +40,7 @@ class System:
     rtol: Array
     atol: Array
     index: MaybeArray = None
+    noise: NoiseSpec | None = None
 
     def __call__(self, t: Array, y: Array) -> Array:
         """Evaluate the vector field."""
@@ -65,6 +68,24 @@ class System:
         if self.mass is None:
             return [placed(scale, j, n) for j in range(n)]
         return self.mass.columns(scale)
+
+    def diffusion(self, t: Array, y: Array) -> Array:
+        """Evaluate what multiplies the noise."""
+        return self._noise.diffusion(t, y, self.theta)
+
+    def increments(self, h: Array, *, with_dz: bool = False) -> Increments:
+        """Return the increments of the Wiener processes over this step, whose size is h."""
+        assert self.index is not None
+        return self._noise.increments(self.theta, self.index, h, with_dz=with_dz)
+
+    def spread(self, diffusion: Array, dw: Array) -> Array:
+        """Return what increments do to the state, for a value of the diffusion."""
+        return self._noise.spread(diffusion, dw)
+
+    @property
+    def _noise(self) -> NoiseSpec:
+        assert self.noise is not None
+        return self.noise
 
 
 def jacobian_columns(field: FlatField, t: Array, y: Array, theta: tuple[Array, ...]) -> list[Array]:

@@ -18,10 +18,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from pullback.core.compat import Zero
+from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while
 from pullback.lanes.program import JvpProgram, LaneCall, LaneProgram
 from pullback.ode.adjoint_program import transpose_tangent
+from pullback.ode.event_step import Record
 from pullback.ode.mesh import frozen
 from pullback.ode.operands import NO_TIMES, MovingTimes, moving_times, unflatten_operands
 from pullback.ode.partial_ad import push_forward
@@ -50,7 +52,7 @@ class _State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TangentProgram(LaneProgram):
-    """Tangents of `y_end` and, where rows are saved, of `y_rows`.
+    """Tangents of `y_end`, of `y_rows` where rows are saved, and of the times of events.
 
     Operands are those of the solve, then one tangent for each active one.
 
@@ -78,9 +80,12 @@ class TangentProgram(LaneProgram):
             self.spec, operands, seed, 1.0 if is_controlled else None, t0_shift=t0_shift
         )
         run = _TangentSweep(sweep, tangents, self.moving)
-        end, rows = run.run(start)
+        end, rows, event_times = run.run(start)
         y_end = run.end_tangent(end)
-        return (y_end,) if rows is None else (y_end, rows)
+        found = [y_end] if rows is None else [y_end, rows]
+        if event_times is not None:
+            found += [run.end_time_tangent(end), event_times]
+        return tuple(found)
 
     def jvp(
         self, call: LaneCall, primals: Sequence[Array], tangents: Sequence[Any]
@@ -104,13 +109,18 @@ class _TangentSweep:
     tangents: SolveOperands
     moving: MovingTimes
 
-    def run(self, start: SweepState) -> tuple[_State, MaybeArray]:
-        """Sweep from start to end; return the last state and the rows."""
+    def run(self, start: SweepState) -> tuple[_State, MaybeArray, MaybeArray]:
+        """Sweep from start to end; return the last state, the rows and the events' times."""
         rows = self._make_rows()
+        events = self.sweep.spec.events
+        record = None if events is None else Record.empty(events, start.y.dtype)
 
         def body(s: _State) -> _State:
             after, attempt = self.sweep.attempt(s.sweep)
             cursor = s.cursor
+            if record is not None and attempt.met is not None and s.sweep.events is not None:
+                moved = jnp.zeros_like(start.mesh.t) if after.t_dot is None else after.t_dot
+                record.add(attempt.met._replace(t1=moved), s.sweep.events)
             if isinstance(rows, TimeRows):
                 row_of = self._row_of(s.sweep, after, attempt)
                 cursor = rows.save(s.cursor, after.mesh, row_of)
@@ -123,10 +133,14 @@ class _TangentSweep:
         cursor = rows.start() if isinstance(rows, TimeRows) else None
         init = _State(start, cursor, self._no_last_step(start))
         end = lane_while(lambda s: ~s.sweep.mesh.done, body, init)
+        times = None
+        if record is not None:
+            times = record.times()
+            times = jnp.where(jnp.isnan(times), 0.0, times)
         if rows is None:
-            return end, None
+            return end, None, times
         ref = rows.ref if isinstance(rows, TimeRows) else rows.refs[0]
-        return end, jax.freeze(ref)
+        return end, jax.freeze(ref), times
 
     def end_tangent(self, end: _State) -> Array:
         """Return the tangent of `y_end`."""
@@ -134,9 +148,18 @@ class _TangentSweep:
         v = jnp.zeros_like(end.sweep.y) if end.sweep.v is None else end.sweep.v
         if end.last is not None:
             reached = sweep.mesh.has_reached_end(end.sweep.mesh)
+            if end.sweep.events is not None:
+                reached = reached & (end.sweep.last_kind == 0)
             index = jnp.maximum(end.sweep.mesh.n_accepted - 1, 0)
             v = jnp.where(reached, self._through_last_step(end.last, index), v)
         return v
+
+    def end_time_tangent(self, end: _State) -> Array:
+        """Return the tangent of the time at which an event ended the trajectory."""
+        assert end.sweep.events is not None
+        t_dot = end.sweep.t_dot
+        moved = jnp.zeros_like(end.sweep.mesh.t) if t_dot is None else t_dot
+        return jnp.where(end.sweep.events.verdict == int(Status.terminated), moved, 0.0)
 
     def _make_rows(self) -> TimeRows | StepRows | None:
         spec = self.sweep.spec
@@ -160,6 +183,10 @@ class _TangentSweep:
         def row_of(time: Array, index: Array) -> tuple[Array, Array, Array]:
             inside = moved(time, index, *self._inside(before, attempt, time))
             end = moved(time, index, *self._at_end(after, time))
+            if attempt.met is not None and after.t_dot is not None:
+                # The end moves, the row's time does not.
+                t_dot = after.t_dot
+                end = end - sweep.maps.slope(time, after.y, *sweep.operands.theta) * t_dot
             return inside, end, jnp.zeros_like(inside)
 
         return row_of
@@ -172,7 +199,7 @@ class _TangentSweep:
         primals = (time, attempt.t, before.y, attempt.h, *step.stages, *sweep.operands.theta)
         if attempt.dot is None:
             return sweep.maps.row(*primals), None
-        h_dot = None if attempt.t_dot is None else -attempt.t_dot
+        h_dot = attempt.h_dot
         tangents = (None, attempt.t_dot, before.v, h_dot, *attempt.dot.stages, *sweep.seed.theta)
         return push_forward(sweep.maps.row, primals, tangents)
 
@@ -185,10 +212,12 @@ class _TangentSweep:
         return push_forward(self.sweep.maps.end_row, primals, tangents)
 
     def _no_last_step(self, start: SweepState) -> _LastStep | None:
-        if self.tangents.t1 is None and not self.moving.t1:
+        has_events = self.sweep.spec.events is not None
+        if self.tangents.t1 is None and not self.moving.t1 and not has_events:
             return None
         zero = jnp.zeros((), start.y.dtype)
-        t_dot = None if self.sweep.seed.t0 is None else zero
+        has_time = self.sweep.seed.t0 is not None or start.t_dot is not None
+        t_dot = zero if has_time else None
         return _LastStep(start.mesh.t, start.y, zero, start.v, t_dot)
 
     def _last_step(self, s: _State, attempt: Attempt) -> _LastStep | None:
@@ -201,6 +230,8 @@ class _TangentSweep:
         """Take the last step again, with its end at t1 as t1 moves."""
         operands, seed = self.sweep.operands, self.sweep.seed
         h = last.h + (operands.t1 - frozen(operands.t1)) if self.moving.t1 else last.h
+        if self.sweep.spec.events is not None:
+            h = h - (last.t - frozen(last.t))  # the end stays
         h_dot = self.tangents.t1
         if last.t_dot is not None:
             h_dot = -last.t_dot if h_dot is None else h_dot - last.t_dot

@@ -1,8 +1,9 @@
 """The tape of accepted steps, bounded: a ring of rows, and snapshots to fill it again.
 
-A row is what one reverse step needs, `(y, t, h[, ve])`. Runs longer than the ring keep the loop's
-state at the start of every segment of `n_rows` accepted steps; the reverse sweep then repeats a
-segment to fill the ring again. Runs that cannot be longer have no snapshots, and no code for it.
+A row is what one reverse step needs, `(y, t, h[, ve][, kind, cursor])`. Runs longer than the ring
+keep the loop's state at the start of every segment of `n_rows` accepted steps; the reverse sweep
+then repeats a segment to fill the ring again. Runs that cannot be longer have no snapshots, and no
+code for it.
 """
 
 from __future__ import annotations
@@ -43,12 +44,16 @@ class TapeRow(NamedTuple):
         t: Time at its start.
         h: Its size.
         ve: The carried tangent's embedded error; None without control.
+        kind: Which event it met, 0 if none; None without events.
+        cursor: Next time of each preset event before it; None without events.
     """
 
     y: Array
     t: Array
     h: Array
     ve: MaybeArray
+    kind: MaybeArray = None
+    cursor: MaybeArray = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,7 +103,12 @@ class Tape:
         """Return the row of a slot."""
         row = self.rows[slot]
         n = self.sweep.spec.field.n
-        return TapeRow(row[:n], row[n], row[n + 1], row[n + 2 :] if self.has_error else None)
+        stop = 2 * n + 2 if self.has_error else n + 2
+        ve = row[n + 2 : stop] if self.has_error else None
+        if self.sweep.spec.events is None:
+            return TapeRow(row[:n], row[n], row[n + 1], ve)
+        kind, cursor = row[stop].astype(jnp.int32), row[stop + 1 :].astype(jnp.int32)
+        return TapeRow(row[:n], row[n], row[n + 1], ve, kind, cursor)
 
     def refill(self, cursor: TapeCursor) -> TapeCursor:
         """Make the row before `slot` available, repeating the segment before if it must be."""
@@ -130,6 +140,9 @@ class Tape:
         parts = [state.y, jnp.stack([state.mesh.t, frozen(attempt.h)])]
         if self.has_error:
             parts.append(frozen(attempt.dot.err))
+        if attempt.met is not None and state.events is not None:
+            numbers = (attempt.met.kind[None], state.events.cursor)
+            parts += [x.astype(state.y.dtype) for x in numbers]
         store_row(self.rows, slot, jnp.concatenate(parts))
 
     def _turn_over(self, state: SweepState, cursor: TapeCursor) -> TapeCursor:
@@ -146,13 +159,20 @@ class Tape:
 
     def _restore(self, segment: Array) -> SweepState:
         values = _unpack(self.snapshots[segment], _kept(self.template))
-        t, h, memory, control, y, k1, v, k1_dot, largest = values
+        t, h, memory, control, y, k1, v, k1_dot, largest, t_dot, *rest = values
         n_accepted = segment * self.n_rows
         mesh = self.template.mesh._replace(
             t=t, h=h, memory=memory, n_accepted=n_accepted, done=jnp.zeros((), bool)
         )
         is_controlled = None if control is None else control > 0
-        return SweepState(mesh, y, k1, v, k1_dot, largest, is_controlled)
+        state = SweepState(mesh, y, k1, v, k1_dot, largest, is_controlled, t_dot)
+        if self.template.events is None:
+            return state
+        before = self.template.events
+        events = [x.astype(like.dtype) for x, like in zip(rest, before, strict=True)]
+        # Only its end matters, and that is not in a segment that is repeated.
+        kind = jnp.zeros((), jnp.int32)
+        return state._replace(events=type(before)(*events), last_kind=kind)
 
 
 def make_tape(sweep: Sweep, start: SweepState, n_rows: int | None) -> Tape:
@@ -162,6 +182,8 @@ def make_tape(sweep: Sweep, start: SweepState, n_rows: int | None) -> Tape:
         limit = min(limit, sweep.mesh.max_accepted)
     dtype, n = start.y.dtype, start.y.shape[0]
     width = n + 2 if sweep.control is None else 2 * n + 2
+    if sweep.spec.events is not None:
+        width += 1 + len(sweep.spec.events.presets)
     size = limit if n_rows is None else min(n_rows, limit)
     rows = jax.new_ref(lax.empty((size, width), dtype))
     snapshots = None
@@ -176,7 +198,9 @@ def _kept(state: SweepState) -> list[MaybeArray]:
     mesh, control = state.mesh, state.is_controlled
     if control is not None:
         control = control.astype(state.y.dtype)
-    parts = [state.y, state.k1, state.v, state.k1_dot, state.largest]
+    parts = [state.y, state.k1, state.v, state.k1_dot, state.largest, state.t_dot]
+    if state.events is not None:
+        parts += [x.astype(state.y.dtype) for x in state.events]
     return [mesh.t, mesh.h, mesh.memory, control, *parts]
 
 

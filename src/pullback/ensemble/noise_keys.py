@@ -1,0 +1,57 @@
+"""The random keys of trajectories: what the noise of each is made from."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pullback.core.typing import Array
+from pullback.ensemble.members import checked_key
+
+
+def noise_keys(key: Any, n_traj: int | None) -> Array:
+    """Return the two uint32 words that a trajectory's noise is made from.
+
+    Trajectory i of an ensemble has the noise of a single problem solved with
+    `jax.random.fold_in(key, i)`, so an ensemble may be split in any way. Within an ensemble no two
+    trajectories have the same words, because threefry is a permutation.
+
+    Args:
+        key: one random key.
+        n_traj: number of trajectories; None for a single problem.
+
+    Returns:
+        `(2,)`, for an ensemble `(n_traj, 2)`.
+
+    Raises:
+        ValueError: there is no key.
+        TypeError: it is not one random key.
+    """
+    key = checked_key(key)
+    if key is None:
+        raise ValueError(
+            "`key` is missing: the noise of an SDEProblem is made from a random key; pass "
+            "key=jax.random.key(0), or any other random key."
+        )
+    if n_traj is None:
+        return _words(key)
+    return _all_words(key, n_traj)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _all_words(key: Array, n_traj: int) -> Array:
+    return jax.vmap(lambda i: _words(jax.random.fold_in(key, i)))(
+        jnp.arange(n_traj, dtype=np.int32)
+    )
+
+
+def _words(key: Any) -> Array:
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        data = jax.random.key_data(key)
+        # Keys of another kind have other data: two words are drawn from them.
+        return data if data.shape == (2,) else jax.random.bits(key, (2,), np.uint32)
+    return jnp.asarray(key)

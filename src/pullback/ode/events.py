@@ -1,0 +1,187 @@
+"""Events of one trajectory: what they are, and what a solve carries along to find them.
+
+A root event is armed on one side of its surface, where `side * condition` is positive, and fires
+where that becomes zero. A preset event fires at given times, at which a step ends exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pullback.core.typing import Array
+from pullback.ode.flat_function import FlatFunction
+
+__all__ = ["EventSpec", "EventState", "PresetEvent", "RootEvent", "arm", "start_events"]
+
+# A root this near, as a part of the time span, is where the state is: what the condition says there
+# is rounding.
+_NEAR = {8: 1e-9, 4: 1e-6}
+
+
+@dataclasses.dataclass(frozen=True)
+class RootEvent:
+    """An event where a function of the state vanishes.
+
+    Attributes:
+        condition: Real function of (t, y).
+        affect: The state after the event; None leaves it as it is.
+        terminate: Whether the trajectory ends.
+        direction: 1 for upward crossings only, -1 for downward ones, 0 for both.
+    """
+
+    condition: FlatFunction
+    affect: FlatFunction | None
+    terminate: bool
+    direction: int
+
+
+@dataclasses.dataclass(frozen=True)
+class PresetEvent:
+    """An event at given times.
+
+    Attributes:
+        times: The times of theta, in the direction of integration.
+        affect: The state after the event.
+        terminate: Whether the trajectory ends at the first of them.
+    """
+
+    times: FlatFunction
+    affect: FlatFunction | None
+    terminate: bool
+
+    @property
+    def n(self) -> int:
+        """Number of times."""
+        return self.times.jaxpr.out_avals[0].shape[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class EventSpec:
+    """All events of a solve, in the order in which simultaneous ones fire.
+
+    Attributes:
+        roots: Root events.
+        presets: Preset events; at one time they fire after root events.
+        max_recorded: How many are recorded for each trajectory.
+        max_events: How many may happen before the trajectory counts as chattering.
+    """
+
+    roots: tuple[RootEvent, ...]
+    presets: tuple[PresetEvent, ...]
+    max_recorded: int = 16
+    max_events: int = 1000
+
+
+class EventState(NamedTuple):
+    """What a solve carries along, `(root,)` or `(preset,)` or scalar.
+
+    Attributes:
+        side: 1 or -1: where each root event is armed.
+        armed: Whether it is.
+        surface: Whether the state has just left its surface, so that the condition at the start
+            of the step is rounding noise.
+        rate: Rate of change of `side * condition` there.
+        cursor: Next time of each preset event.
+        n_events: Events so far.
+        cuts: How many of them ended a step early.
+        last: The root event that fired last, -1 before the first.
+        streak: How often it fired in a row without progress in time.
+        time: When the last event was; the start before the first.
+        gap: Time between the last two.
+        shrinks: How often in a row that became shorter by a steady factor.
+        verdict: Status code that ends the trajectory; 0 while there is none.
+    """
+
+    side: Array
+    armed: Array
+    surface: Array
+    rate: Array
+    cursor: Array
+    n_events: Array
+    cuts: Array
+    last: Array
+    streak: Array
+    time: Array
+    gap: Array
+    shrinks: Array
+    verdict: Array
+
+
+def arm(
+    event: RootEvent,
+    t: Array,
+    y: Array,
+    slope: Array,
+    theta: tuple[Array, ...],
+    span: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Return side, armed, surface and rate of an event for a start at (t, y).
+
+    Args:
+        event: The event.
+        t: Time.
+        y: State.
+        slope: y' there.
+        theta: Arrays of the functions.
+        span: Length of the whole time span.
+    """
+
+    def along(s: Array) -> Array:
+        return event.condition(t + s, y + s * slope, theta)
+
+    zero, one = jnp.zeros((), t.dtype), jnp.ones((), t.dtype)
+    value, rate = jax.jvp(along, (zero,), (one,))
+    surface = jnp.abs(value) <= (_NEAR[t.dtype.itemsize] * span) * jnp.abs(rate)
+    towards = jnp.where(surface, rate, value)
+    if event.direction == 0:
+        side = jnp.where(towards < 0, -one, one)
+        armed = jnp.ones((), bool)
+    else:
+        side = one if event.direction < 0 else -one
+        armed = side * towards > 0
+    return side, armed, surface, side * rate
+
+
+def start_events(
+    events: EventSpec,
+    t: Array,
+    y: Array,
+    slope: Array,
+    theta: tuple[Array, ...],
+    signed_span: Array,
+) -> EventState:
+    """Return the state before the first step, at (t, y)."""
+    sign, span = jnp.sign(signed_span), jnp.abs(signed_span)
+    armed = [arm(event, t, y, slope, theta, span) for event in events.roots]
+    parts = [jnp.stack(x) for x in zip(*armed, strict=True)] if armed else _nothing(t.dtype)
+    side, is_armed, surface, rate = parts
+    zero = jnp.zeros((), jnp.int32)
+    # Those at the start itself have happened before it.
+    cursors = [
+        jnp.sum(sign * (p.times(t, y, theta) - t) <= 0, dtype=jnp.int32) for p in events.presets
+    ]
+    return EventState(
+        side=side,
+        armed=is_armed,
+        surface=surface,
+        rate=rate,
+        cursor=jnp.stack(cursors) if cursors else jnp.zeros((0,), jnp.int32),
+        n_events=zero,
+        cuts=zero,
+        last=zero - 1,
+        streak=zero,
+        time=t,
+        gap=jnp.asarray(np.inf, t.dtype),
+        shrinks=zero,
+        verdict=zero,
+    )
+
+
+def _nothing(dtype: np.dtype) -> list[Array]:
+    nothing, no = jnp.zeros((0,), dtype), jnp.zeros((0,), bool)
+    return [nothing, no, no, nothing]

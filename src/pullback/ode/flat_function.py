@@ -1,0 +1,101 @@
+"""Further functions of (t, y, params) beside the vector field, traced like it.
+
+A condition or an affect of an event sees the same parameters as the vector field and may close
+over arrays of its own. All of them share one tuple theta: the parameters first, then what each
+function closes over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core as jex
+
+from pullback.core.fingerprint import ContentKey
+from pullback.core.typing import Array, PyTree
+from pullback.ode.field import trace_flat
+from pullback.ode.ravel import StateLayout
+
+__all__ = ["FlatFunction", "trace_function"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FlatFunction:
+    """A function of one state vector: `function(t, y, theta)`, equal by content.
+
+    Attributes:
+        key: Equal for equal traces.
+        places: Which entries of theta it takes.
+        jaxpr: The trace, of `(t, y, *taken)`.
+        name: Name of the user's function, for messages.
+    """
+
+    key: ContentKey
+    places: tuple[int, ...]
+    jaxpr: jex.ClosedJaxpr = dataclasses.field(compare=False, repr=False)
+    name: str = dataclasses.field(compare=False)
+
+    def __call__(self, t: Array, y: Array, theta: tuple[Array, ...]) -> Array:
+        """Evaluate it for one trajectory."""
+        return _compiled(self)(t, y, *(theta[i] for i in self.places))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(function: FlatFunction) -> Callable[..., Array]:
+    evaluate = jex.jaxpr_as_fun(function.jaxpr)
+
+    @jax.jit
+    def flat_function(*operands: Array) -> Array:
+        return evaluate(*operands)[0]
+
+    return flat_function
+
+
+def trace_function(
+    function: Callable[[Any, Any, Any], Any],
+    layout: StateLayout,
+    params: PyTree,
+    n_theta: int,
+    finish: Callable[[Any], Array],
+) -> tuple[FlatFunction, tuple[Array, ...]]:
+    """Trace `function(t, y, params)` once, for one trajectory.
+
+    Args:
+        function: The user's function.
+        layout: Layout of the state.
+        params: Parameters, like the vector field's.
+        n_theta: Length of theta so far; what the function closes over is to follow.
+        finish: Checks what the function returns and makes one array of it.
+
+    Returns:
+        The flat function, and the arrays that it closes over.
+    """
+    n_params = len(jax.tree.leaves(params))
+    traced = trace_flat(function, layout, params, finish)
+    places = (*range(n_params), *range(n_theta, n_theta + len(traced.hoisted)))
+    return FlatFunction(traced.key, places, traced.jaxpr, traced.name), traced.hoisted
+
+
+def one_number(value: Any, name: str) -> Array:
+    """Return what a condition returned as one real number.
+
+    Raises:
+        TypeError: It is not one real floating number.
+    """
+    array = jnp.asarray(value)
+    if array.shape != () or not jnp.issubdtype(array.dtype, jnp.floating):
+        hint = (
+            "; return how far it is from happening, not whether it does"
+            if array.dtype == bool
+            else ""
+        )
+        raise TypeError(
+            f"`condition` {name} must return one real number whose zero is the event, but it "
+            f"returned {array.dtype} of shape {array.shape}{hint}."
+        )
+    return array
