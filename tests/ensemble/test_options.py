@@ -179,7 +179,6 @@ def test_not_a_controller_or_an_adjoint():
     "option",
     [
         {"save_fn": abs},
-        {"events": ("event",)},
         {"dt_min": 1e-9},
         {"reduce": sum},
         {"batch_size": 10},

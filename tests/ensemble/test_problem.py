@@ -84,7 +84,7 @@ def test_vector_field_must_be_callable():
         pb.ODEProblem(1.0, decay, (0.0, 1.0))
 
 
-@pytest.mark.parametrize("option", [{"events": ("one",)}, {"jac": decay}])
+@pytest.mark.parametrize("option", [{"jac": decay}])
 def test_options_that_are_not_available_say_so(option):
     (name,) = option
     with pytest.raises(NotImplementedError, match=f"`{name}` of ODEProblem: "):
