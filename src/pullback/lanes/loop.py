@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["LANE_AXIS", "lane_while", "lock_step", "store_row"]
+__all__ = ["LANE_AXIS", "lane_if", "lane_while", "lock_step", "store_row"]
 
 State = TypeVar("State")
 
@@ -69,6 +69,16 @@ def lane_while(
         return jax.tree.map(lambda a, b: jnp.where(live, a, b), new, state)
 
     return lax.while_loop(any_pending, masked_body, init)
+
+
+def lane_if(happens: Any, then: Callable[[], Any], default: Any) -> Any:
+    """Return `then()` where something happens, else `default`; skipped where no lane needs it."""
+
+    def body(s: Any) -> Any:
+        del s
+        return then(), jnp.zeros((), bool)
+
+    return lane_while(lambda s: s[1], body, (default, happens))[0]
 
 
 def store_row(ref: Any, index: Any, row: Any) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode import tableaus
 from pullback.ode.dirk_tableau import DirkTableau
-from pullback.ode.method import Method, Step
+from pullback.ode.method import Step, TableauMethod
 from pullback.ode.newton import stage_value
 from pullback.ode.slope import slope
 from pullback.ode.stage_solve import StageMatrix, is_unstable, stage_matrix
@@ -28,37 +28,10 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class DiagonallyImplicit(Method):
+class DiagonallyImplicit(TableauMethod):
     """A diagonally implicit method; a subclass sets `tableau`."""
 
     tableau: ClassVar[DirkTableau]
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        return self.tableau.name
-
-    @property
-    def order(self) -> int:
-        """Order of the step."""
-        return self.tableau.order
-
-    @property
-    def error_order(self) -> int:
-        """Exponent k of the local error estimate, err = O(h^k)."""
-        tableau = self.tableau
-        embedded = tableau.order if tableau.embedded_order is None else tableau.embedded_order
-        return min(tableau.order, embedded) + 1
-
-    @property
-    def has_error_estimate(self) -> bool:
-        """Whether the method can choose its own step size."""
-        return self.tableau.b_err is not None
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages of a step."""
-        return self.tableau.n_stages
 
     @property
     def n_row_evaluations(self) -> int:

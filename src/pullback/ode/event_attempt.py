@@ -12,14 +12,15 @@ import jax
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
+from pullback.lanes.loop import lane_if
 from pullback.ode.event_step import Attempted, Met, after_event, meet
-from pullback.ode.event_sweep import Arrival, arrive, lane_if
-from pullback.ode.mesh import MeshState, Stop, frozen
+from pullback.ode.event_sweep import Arrival, arrive
+from pullback.ode.mesh import MeshState, Stop, frozen, frozen_float
 from pullback.ode.method import Step
 from pullback.ode.partial_ad import push_forward
 from pullback.ode.sweep_state import Attempt, SweepState
 
-__all__ = ["choose", "frozen_float", "meet_events"]
+__all__ = ["choose", "meet_events"]
 
 
 def meet_events(
@@ -120,11 +121,6 @@ def _held(sweep: Any, arrival: Arrival) -> Arrival:
     if sweep.control is None or not sweep.control.is_all:
         return arrival
     return arrival._replace(t_dot=frozen(arrival.t_dot), v=frozen(arrival.v))
-
-
-def frozen_float(value: Any) -> Any:
-    """Freeze a number that has a derivative; leave integers and keys as they are."""
-    return frozen(value) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 def choose(accept: Array, new: MaybeArray, old: MaybeArray) -> MaybeArray:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
+from pullback.lanes.loop import lane_if
 from pullback.ode.event_maps import EventMaps
-from pullback.ode.event_sweep import lane_if
 from pullback.ode.partial_ad import pull_back
 from pullback.ode.tape import TapeRow
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
-from pullback.lanes.loop import lane_while, store_row
+from pullback.lanes.loop import lane_if, lane_while, store_row
 from pullback.ode.event_maps import EventMaps
 from pullback.ode.event_search import NODES, Crossing, find_crossing
 from pullback.ode.events import EventSpec, EventState, arm
@@ -260,14 +260,14 @@ def _taken(
     if not maps.events.roots:
         return plain
 
-    def body(s: Any) -> Any:
+    def again() -> Any:
         is_empty = h == 0
         size = jnp.where(is_empty, 1.0, h) if maps.maps.spec.method.is_implicit else h
         step = maps.maps.step(made.t, made.y, size, made.k1, *theta)
         y1 = jnp.where(is_empty, made.y, step.y1)
-        return (y1, step.stages), jnp.zeros((), bool)
+        return y1, step.stages
 
-    return lane_while(lambda s: s[1], body, (plain, root.fired))[0]
+    return lane_if(root.fired, again, plain)
 
 
 def _hits(
@@ -288,12 +288,7 @@ def _slope_behind(
     maps: EventMaps, happens: Array, t: Array, y: Array, theta: tuple[Array, ...]
 ) -> Array:
     """Return y' behind an event; anything where there is none."""
-
-    def body(s: tuple[Array, Array]) -> tuple[Array, Array]:
-        del s
-        return maps.maps.slope(t, y, *theta), jnp.zeros((), bool)
-
-    return lane_while(lambda s: s[1], body, (jnp.zeros_like(y), happens))[0]
+    return lane_if(happens, lambda: maps.maps.slope(t, y, *theta), jnp.zeros_like(y))
 
 
 def _rearmed(

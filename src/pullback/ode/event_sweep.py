@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-
 from pullback.core.typing import Array, MaybeArray
-from pullback.lanes.loop import lane_while
+from pullback.lanes.loop import lane_if
 from pullback.ode.event_maps import EventMaps
 from pullback.ode.event_step import Met
 from pullback.ode.partial_ad import push_forward
 
-__all__ = ["Arrival", "arrive", "lane_if"]
+__all__ = ["Arrival", "arrive"]
 
 
 class Arrival(NamedTuple):
@@ -34,16 +32,6 @@ class Arrival(NamedTuple):
     y: Array
     t_dot: MaybeArray
     v: MaybeArray
-
-
-def lane_if(happens: Array, then: Callable[[], Any], default: Any) -> Any:
-    """Return `then()` where something happens, else `default`; skipped where no lane needs it."""
-
-    def body(s: Any) -> Any:
-        del s
-        return then(), jnp.zeros((), bool)
-
-    return lane_while(lambda s: s[1], body, (default, happens))[0]
 
 
 def arrive(

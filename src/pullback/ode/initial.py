@@ -20,7 +20,7 @@ from pullback.core.status import Status
 from pullback.core.typing import Array
 from pullback.lanes.linalg import factorise, solve
 from pullback.ode.mass import MassMatrix
-from pullback.ode.mesh import frozen
+from pullback.ode.mesh import frozen, frozen_float
 from pullback.ode.norm import mean_square
 from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.system import System
@@ -55,7 +55,7 @@ def consistent_start(spec: SolveSpec, operands: SolveOperands) -> tuple[Array, A
     system = System(spec.field, operands.theta, spec.mass, operands.rtol, operands.atol)
     constraints = _Constraints(system, spec.mass)
     y0, t0 = operands.y0, operands.t0
-    fixed = System(spec.field, tuple(map(_frozen, operands.theta)), spec.mass, y0, y0)
+    fixed = System(spec.field, tuple(map(frozen_float, operands.theta)), spec.mass, y0, y0)
     still = _Constraints(fixed, spec.mass)
     weight = frozen(1.0 / (operands.atol + operands.rtol * jnp.abs(y0)))
     start = frozen(y0)
@@ -100,7 +100,3 @@ class _Constraints:
         square = [frozen(columns[j][self.equations]) for j in self.variables]
         step = solve(factorise(square, pivot="pivoted"), -self.system(t, y)[self.equations])
         return jnp.zeros_like(y).at[self.variables].set(step)
-
-
-def _frozen(value: Array) -> Array:
-    return frozen(value) if jnp.issubdtype(value.dtype, np.floating) else value

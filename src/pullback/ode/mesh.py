@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.controller import PIController
 
-__all__ = ["Mesh", "MeshState", "Stop", "frozen"]
+__all__ = ["Mesh", "MeshState", "Stop", "frozen", "frozen_float"]
 
 # A step that would leave less than one per cent of itself is stretched to the end, as DOPRI5 of
 # [HW96] does.
@@ -29,6 +29,11 @@ _SLIVER = 1e-3
 def frozen(x: Array) -> Array:
     """Mark a quantity of the mesh: its derivative is zero by definition."""
     return lax.stop_gradient(x)
+
+
+def frozen_float(value: Any) -> Any:
+    """Freeze a number that has a derivative; leave integers and keys as they are."""
+    return frozen(value) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 class Stop(NamedTuple):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pullback.core.typing import Array, MaybeArray
 
-__all__ = ["Method", "Step"]
+__all__ = ["Method", "Step", "TableauMethod"]
 
 
 class Step(NamedTuple):
@@ -97,3 +97,36 @@ class Method(abc.ABC):
         self, system: Any, t: Array, y: Array, h: Array, stages: Sequence[Array], time: Array
     ) -> Array:
         """Return the state at `time` inside a step by the method's interpolant."""
+
+
+class TableauMethod(Method):
+    """A method that is its coefficients; a subclass sets `tableau`."""
+
+    tableau: ClassVar[Any]
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return self.tableau.name
+
+    @property
+    def order(self) -> int:
+        """Order of the step."""
+        return self.tableau.order
+
+    @property
+    def error_order(self) -> int:
+        """Exponent k of the local error estimate, err = O(h^k)."""
+        tableau = self.tableau
+        embedded = tableau.order if tableau.embedded_order is None else tableau.embedded_order
+        return min(tableau.order, embedded) + 1
+
+    @property
+    def has_error_estimate(self) -> bool:
+        """Whether the method can choose its own step size."""
+        return self.tableau.embedded_order is not None
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages of a step."""
+        return self.tableau.n_stages

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode import tableaus
-from pullback.ode.method import Method, Step
+from pullback.ode.method import Step, TableauMethod
 from pullback.ode.step import advance, dense_output, take_step
 from pullback.ode.tableau import ButcherTableau
 
@@ -32,37 +32,10 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class ExplicitRungeKutta(Method):
+class ExplicitRungeKutta(TableauMethod):
     """An explicit Runge-Kutta method; a subclass sets `tableau`."""
 
     tableau: ClassVar[ButcherTableau]
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        return self.tableau.name
-
-    @property
-    def order(self) -> int:
-        """Order of the step."""
-        return self.tableau.order
-
-    @property
-    def has_error_estimate(self) -> bool:
-        """Whether the method can choose its own step size."""
-        return self.tableau.b_err is not None
-
-    @property
-    def error_order(self) -> int:
-        """Exponent k of the local error estimate, err = O(h^k)."""
-        tableau = self.tableau
-        embedded = tableau.order if tableau.embedded_order is None else tableau.embedded_order
-        return min(tableau.order, embedded) + 1
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages of a step."""
-        return self.tableau.n_stages
 
     @property
     def n_row_evaluations(self) -> int:

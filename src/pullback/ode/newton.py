@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.linalg import Factors, solve
 from pullback.lanes.loop import lane_while
-from pullback.ode.mesh import frozen
+from pullback.ode.mesh import frozen, frozen_float
 from pullback.ode.norm import mean_square
 from pullback.ode.partial_ad import push_forward
 from pullback.ode.stage_solve import StageMatrix, Static, known
@@ -67,7 +67,7 @@ def stage_value(matrix: StageMatrix, t: Array, base: Array, guess: Array) -> tup
 
 def _iterate(matrix: StageMatrix, t: Array, base: Array, guess: Array) -> _Trip:
     system, factors = matrix.system, jax.tree.map(frozen, matrix.factors)
-    inverse, theta = frozen(matrix.inverse), jax.tree.map(_frozen_float, system.theta)
+    inverse, theta = frozen(matrix.inverse), jax.tree.map(frozen_float, system.theta)
     size = jnp.abs(frozen(matrix.y))
     eps = float(jnp.finfo(size.dtype).eps)
     weight = 1.0 / (frozen(system.rtol) * size + jnp.maximum(frozen(system.atol), _tiny(size)))
@@ -138,10 +138,6 @@ def _value_jvp(static: Static, primals: Any, tangents: Any) -> tuple[Array, Arra
 
 def _plus(a: MaybeArray, b: Array) -> Array:
     return b if a is None else a + b
-
-
-def _frozen_float(value: Array) -> Array:
-    return frozen(value) if jnp.issubdtype(value.dtype, jnp.floating) else value
 
 
 def _tiny(x: Array) -> float:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode import tableaus
-from pullback.ode.method import Method, Step
+from pullback.ode.method import Step, TableauMethod
 from pullback.ode.rosenbrock_tableau import RosenbrockTableau
 from pullback.ode.stage_solve import StageMatrix, is_unstable, stage_matrix
 from pullback.ode.step import interpolate
@@ -22,35 +22,10 @@ __all__ = ["Rodas4", "Rodas5P", "Rosenbrock", "Rosenbrock23"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rosenbrock(Method):
+class Rosenbrock(TableauMethod):
     """A Rosenbrock method; a subclass sets `tableau`."""
 
     tableau: ClassVar[RosenbrockTableau]
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        return self.tableau.name
-
-    @property
-    def order(self) -> int:
-        """Order of the step."""
-        return self.tableau.order
-
-    @property
-    def error_order(self) -> int:
-        """Exponent k of the local error estimate, err = O(h^k)."""
-        return min(self.tableau.order, self.tableau.embedded_order) + 1
-
-    @property
-    def has_error_estimate(self) -> bool:
-        """Every one has an embedded method."""
-        return True
-
-    @property
-    def n_stages(self) -> int:
-        """Number of stages of a step."""
-        return self.tableau.n_stages
 
     @property
     def n_row_evaluations(self) -> int:

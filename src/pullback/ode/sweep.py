@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
-from pullback.ode.event_attempt import choose, frozen_float, meet_events
+from pullback.ode.event_attempt import choose, meet_events
 from pullback.ode.event_maps import EventMaps
 from pullback.ode.event_step import next_stop
 from pullback.ode.events import start_events
 from pullback.ode.maps import StepMaps
-from pullback.ode.mesh import Mesh, MeshState, Stop, frozen
+from pullback.ode.mesh import Mesh, MeshState, Stop, frozen, frozen_float
 from pullback.ode.method import Step
 from pullback.ode.norm import attempt_norm, tangent_norm
 from pullback.ode.partial_ad import push_forward
