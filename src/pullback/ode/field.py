@@ -23,6 +23,7 @@ from pullback.core.fingerprint import ContentKey, open_jaxpr_key
 from pullback.core.typing import Array, PyTree
 from pullback.ode.index_tables import index_tables
 from pullback.ode.ravel import StateLayout, refuse_silent_narrowing, state_layout
+from pullback.ode.tidy import tidy
 
 __all__ = ["FlatField", "TracedField", "trace_vector_field"]
 
@@ -171,7 +172,7 @@ def trace_flat(
     tables = index_tables(closed)
     unique, slots = _unique([c for i, c in enumerate(closed.consts) if i not in tables])
     hoisted = tuple(_as_operand(const, layout.dtype) for const in unique)
-    jaxpr = _without_constants(closed, tables, unique, slots, hoisted)
+    jaxpr = tidy(_without_constants(closed, tables, unique, slots, hoisted))
     # The key is of the first trace: tracing again wraps the functions of custom rules once more.
     fixed = tuple((i, v.shape, v.dtype.str, v.tobytes()) for i, v in tables.items())
     key = ContentKey((open_jaxpr_key(closed.jaxpr), slots, fixed))

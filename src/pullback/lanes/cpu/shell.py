@@ -48,7 +48,7 @@ def build(block: Block, batched: Sequence[bool], reduced: Sequence[bool], width:
     shell = Shell(block, batched, reduced, width)
     shell.emit()
     limit = max(SMALL_REGISTER_LIMIT, shell.walk.unrolled_matrix)
-    if shell.f.n_lines > UNROLLED_LINES and limit < shell.walk.arrays.limit:
+    if shell.f.n_lines > UNROLLED_LINES and 2 * limit <= shell.walk.arrays.limit:
         looped = Shell(block, batched, reduced, width, register_limit=limit)
         looped.emit()
         if looped.f.n_lines < shell.f.n_lines:
