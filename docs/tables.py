@@ -18,12 +18,15 @@ from typing import Any
 import pullback as pb
 from pullback.lanes.elementary.accuracy import MAX_ULP
 from pullback.ode import (
+    AdditiveRungeKutta,
     DiagonallyImplicit,
     ExplicitRungeKutta,
     Method,
     Rosenbrock,
     StochasticMethod,
+    Symplectic,
 )
+from pullback.ode.capabilities import Capabilities, capabilities
 from pullback.testing import tol
 
 DOCS = Path(__file__).resolve().parent
@@ -73,6 +76,37 @@ def stiff_table() -> str:
     return _table((*head, "stiffly accurate", "dense output", "source"), rows)
 
 
+def additive_table() -> str:
+    """Return what the tableaus say about each method for split problems."""
+    rows = [
+        (
+            f"`pb.{method.__name__}()`",
+            method.tableau.order,
+            method.tableau.embedded_order,
+            method.tableau.n_stages,
+            method.tableau.dense_order,
+            method.tableau.reference,
+        )
+        for method in methods(AdditiveRungeKutta)
+    ]
+    return _table(("method", "order", "embedded", "stages", "dense output", "source"), rows)
+
+
+def symplectic_table() -> str:
+    """Return what the tableaus say about each symplectic method."""
+    rows = [
+        (
+            f"`pb.{method.__name__}()`",
+            method.tableau.order,
+            method().n_evaluations,
+            method.tableau.dense_order,
+            method.tableau.reference,
+        )
+        for method in methods(Symplectic)
+    ]
+    return _table(("method", "order", "evaluations a step", "dense output", "source"), rows)
+
+
 def stochastic_table() -> str:
     """Return what each stochastic method is for."""
     found = [
@@ -94,6 +128,19 @@ def stochastic_table() -> str:
             )
         )
     return _table(("method", "calculus", "noise", "strong order", "weak order", "source"), rows)
+
+
+def cells_table() -> str:
+    """Return what each method can do."""
+    rows = []
+    for name in sorted(pb.__all__):
+        found = getattr(pb, name)
+        if isinstance(found, type) and issubclass(found, Method):
+            problems, *flags = capabilities(found())
+            words = ("yes" if flag else "error" for flag in flags)
+            rows.append((f"`pb.{name}()`", problems, *words))
+    fields = Capabilities._fields[1:]
+    return _table(("method", "problems", *(f.replace("_", " ") for f in fields)), rows)
 
 
 def method_table() -> str:
@@ -167,12 +214,15 @@ def reference_table() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "accuracy": accuracy_table,
+    "additive-methods": additive_table,
+    "cells": cells_table,
     "controller": controller_table,
     "methods": method_table,
     "references": reference_table,
     "status": status_table,
     "stiff-methods": stiff_table,
     "stochastic-methods": stochastic_table,
+    "symplectic-methods": symplectic_table,
     "tolerances": tolerance_table,
 }
 

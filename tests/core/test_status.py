@@ -17,6 +17,7 @@ CODES = {
     "singular_dae": 19,
     "gradient_unresolved": 20,
     "invalid_input": 21,
+    "left_domain": 22,
 }
 
 

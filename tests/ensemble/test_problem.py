@@ -84,11 +84,14 @@ def test_vector_field_must_be_callable():
         pb.ODEProblem(1.0, decay, (0.0, 1.0))
 
 
-@pytest.mark.parametrize("option", [{"jac": decay}])
-def test_options_that_are_not_available_say_so(option):
-    (name,) = option
-    with pytest.raises(NotImplementedError, match=f"`{name}` of ODEProblem: "):
-        pb.ODEProblem(decay, 1.0, (0.0, 1.0), **option)
+def test_jacobian_is_a_function():
+    problem = pb.ODEProblem(decay, 1.0, (0.0, 1.0), 0.5, jac=lambda t, y, rate: -rate)
+    assert problem.functions == (decay, problem.jac)
+    assert problem.replace(y0=2.0).jac is problem.jac
+    assert jax.tree.map(lambda x: 2 * x, problem).jac is problem.jac
+    assert problem.replace(jac=None).functions == (decay,)
+    with pytest.raises(TypeError, match=r"`jac` must be a function `jac\(t, y, params\)`"):
+        pb.ODEProblem(decay, 1.0, (0.0, 1.0), jac=np.eye(1))
 
 
 def test_mass_matrix_is_static():

@@ -36,6 +36,23 @@ class Counter:
         module._trace = self._trace
 
 
+def test_a_trace_made_inside_jit_is_not_used_outside_of_it():
+    scale = np.array([1.0, 2.0])
+
+    def field(t, y, p):
+        return -jnp.asarray(scale) * y
+
+    ensemble = pb.EnsembleProblem(
+        pb.ODEProblem(field, np.ones(2), (0.0, 1.0)),
+        lambda q, c: q.replace(y0=q.y0 * jnp.asarray(scale)[c.sim_id]),
+    )
+
+    def ends():
+        return pb.solve(ensemble, pb.RK4(), ANY, dt=0.1, trajectories=2).y_end
+
+    np.testing.assert_array_equal(jax.jit(ends)(), ends())
+
+
 def test_the_same_function_is_traced_once():
     def field(t, y, p):
         return -p * y

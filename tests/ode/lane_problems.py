@@ -78,6 +78,7 @@ def make_solve(
         rtol=cast(rtol),
         atol=cast(atol),
         dt_max=cast(np.inf if dt_max is None else dt_max),
+        dt_min=cast(0.0),
         probe=jnp.zeros(3, dtype),
         theta=traced.theta,
     )

@@ -297,7 +297,7 @@ def test_mass_matrices_that_are_refused(mass, sentence):
 
 def test_explicit_methods_take_no_mass_matrix():
     problem = pb.ODEProblem(lambda t, y, p: -y, np.ones(2), (0.0, 1.0), mass_matrix=[2.0, 2.0])
-    with pytest.raises(ValueError, match="Tsit5 is explicit and cannot take a `mass_matrix`"):
+    with pytest.raises(ValueError, match=r"Tsit5 is explicit.* cannot take a `mass_matrix`"):
         pb.solve(problem, pb.Tsit5(), KERNEL)
 
 

@@ -41,7 +41,8 @@ def check_options(function: Any, scheme: Any, storage: Any, block: Any) -> None:
         ) from error
     if not isinstance(storage, AbstractStorage):
         raise TypeError(f"`storage`: expected a storage, got {storage!r}. Pass one such as RAM().")
-    check_count("block", block, least=1)
+    if block is not None:
+        check_count("block", block, least=1)
 
 
 def array_leaves(name: str, tree: PyTree) -> tuple[Array, ...]:

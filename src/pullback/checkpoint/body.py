@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core as jex
 
 from pullback.checkpoint.leaves import Leaves
 from pullback.core.fingerprint import ContentKey, open_jaxpr_key
 from pullback.core.typing import PyTree
 
+if TYPE_CHECKING:
+    from pullback.checkpoint.step_kernels import AbstractStepKernels
+
 __all__ = ["Body", "TracedFunction", "trace"]
+
+_LARGEST_TABLE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,13 +33,21 @@ class Body:
     """A pure function of `consts` and further lists of arrays.
 
     Attributes:
-        key: Equal for equal traces; with `n_out`, the only attribute that is compared.
+        key: Equal for equal traces; with `n_carry` and `kernels`, what is compared.
         n_carry: How many of the results are the new carry; the others are the step's `y`.
+        jaxpr: The trace.
+        kernels: What runs blocks of steps faster than XLA, or None.
+        fixed: Which of `consts` are small tables of integers that were known when the step was
+            traced, and their values. A step compiler may build them in.
     """
 
     key: ContentKey
     n_carry: int
     jaxpr: jex.Jaxpr = dataclasses.field(compare=False, repr=False)
+    kernels: AbstractStepKernels | None = None
+    fixed: tuple[tuple[int, np.ndarray], ...] = dataclasses.field(
+        default=(), compare=False, repr=False
+    )
 
     @property
     def has_y(self) -> bool:
@@ -78,8 +92,21 @@ def trace(
     closed, out = jax.make_jaxpr(function, return_shape=True)(*args)
     _refuse_effects(closed, name)
     consts = tuple(jnp.asarray(const) for const in closed.consts)
-    body = Body(open_jaxpr_key(closed.jaxpr), n_carry(out), closed.jaxpr)
+    body = Body(
+        open_jaxpr_key(closed.jaxpr), n_carry(out), closed.jaxpr, fixed=_tables(closed.consts)
+    )
     return TracedFunction(body, consts, out)
+
+
+def _tables(consts: Sequence[Any]) -> tuple[tuple[int, np.ndarray], ...]:
+    return tuple(
+        (i, np.asarray(const))
+        for i, const in enumerate(consts)
+        if not isinstance(const, jax.core.Tracer)
+        and isinstance(const.dtype, np.dtype)
+        and const.dtype.kind in "biu"
+        and const.size <= _LARGEST_TABLE
+    )
 
 
 def _refuse_effects(closed: jex.ClosedJaxpr, name: str) -> None:

@@ -11,6 +11,7 @@ Cotangents of closed-over values are summed block by block, those of `xs` writte
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -91,7 +92,7 @@ class Gradients(NamedTuple):
 
 
 def plain_scan(body: Body, n_steps: int, consts: Leaves, init: Leaves, xs: Leaves) -> _Result:
-    """Run the steps with `jax.lax.scan`."""
+    """Run the steps with `jax.lax.scan`, which has derivatives of every kind."""
     return lax.scan(lambda carry, x: body(consts, carry, x), init, xs, length=n_steps)
 
 
@@ -107,7 +108,12 @@ def compiled_scan(
 def _differentiable(
     loop: CompiledScan, table: Table, consts: Leaves, init: Leaves, xs: Leaves
 ) -> _Result:
-    out, ys = plain_scan(loop.body, loop.n_steps, consts, init, xs)
+    if loop.body.kernels is None:
+        out, ys = plain_scan(loop.body, loop.n_steps, consts, init, xs)
+    else:
+        ys = blank_ys(loop.body, loop.n_steps, consts, init, xs)
+        lower, upper = loop.first_step(0), loop.first_step(0) + loop.n_steps
+        out, ys = advance(loop.body, consts, xs, lower, upper, init, ys)
     return out, tuple(map(batched_first, ys))
 
 
@@ -186,6 +192,8 @@ def advance(
     ys: Leaves,
 ) -> _Result:
     """Run steps `lower, ..., upper - 1`; write their `y` unless `ys` is empty."""
+    if body.kernels is not None:
+        return body.kernels.advance(consts, xs, lower, upper, state, ys)
 
     def step(i: Array, carry: _Result) -> _Result:
         state, ys = carry
@@ -213,8 +221,14 @@ def u_turn(
     state: Leaves,
     ys_bar: Leaves,
     grads: Gradients,
+    run: Callable[..., _Result] = plain_scan,
 ) -> Gradients:
-    """Tape `n_steps` steps from `state`, the state before step `start`, and reverse them."""
+    """Tape `n_steps` steps from `state`, the state before step `start`, and reverse them.
+
+    `run` takes what `plain_scan` takes and decides what is taped.
+    """
+    if body.kernels is not None:
+        return body.kernels.u_turn(n_steps, consts, xs, start, state, ys_bar, grads)
 
     def rows(arrays: Leaves) -> Leaves:
         return tuple(lax.dynamic_slice_in_dim(a, start, n_steps) for a in arrays)
@@ -225,7 +239,7 @@ def u_turn(
         operands = (
             merged(v, f) for v, f in ((consts, consts_f), (state, state_f), (block, block_f))
         )
-        out, ys = plain_scan(body, n_steps, *operands)
+        out, ys = run(body, n_steps, *operands)
         return floating(out), floating(ys)
 
     _, pull = jax.vjp(forward, floating(consts), floating(state), floating(block))

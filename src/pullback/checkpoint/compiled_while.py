@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from pullback.checkpoint.body import Body
-from pullback.checkpoint.compiled_scan import Gradients, u_turn, with_nones
+from pullback.checkpoint.compiled_scan import Gradients, advance, u_turn, with_nones
 from pullback.checkpoint.leaves import Leaves, blank_like, floating, read_slot, write_slot
 from pullback.checkpoint.placement import (
     Entries,
@@ -34,6 +34,8 @@ from pullback.core.typing import Array
 __all__ = ["CompiledWhile", "Consts", "compiled_while", "reverse_block", "run_while"]
 
 _Counted: TypeAlias = tuple[Array, Leaves]
+
+_MOST_STEPS = np.iinfo(np.int32).max
 
 
 class CompiledWhile(NamedTuple):
@@ -84,6 +86,13 @@ def run_while(
         done: Steps before this call, which `max_steps` counts too.
         state: The state to start from.
     """
+    if loop.step.kernels is not None:
+        most = jnp.int32(_MOST_STEPS if at_most is None else at_most)
+        if loop.max_steps is not None:
+            most = jnp.minimum(most, min(loop.max_steps, _MOST_STEPS) - done)
+        ran = loop.step.kernels.run_while(loop.cond, consts.cond, consts.step, most, state)
+        if ran is not None:
+            return ran
 
     def goes_on(carry: _Counted) -> Array:
         count, state = carry
@@ -209,9 +218,8 @@ def _turn(loop: CompiledWhile, consts: Leaves, slots: Array, sweep: _Reverse) ->
         position, top, step, buffer, state = carry
         n_free = loop.n_snapshots - top
         ahead = jnp.where(n_free > 0, split(table, end - position, n_free + 1), end - position - 1)
-        state = lax.fori_loop(
-            jnp.int32(0), ahead * loop.block, lambda _, s: loop.step(consts, s)[0], state
-        )
+        lower, upper = jnp.int32(0), ahead * loop.block
+        state, _ = advance(loop.step, consts, (), lower, upper, state, ())
         position = position + ahead
         stores = (n_free > 0) & (end - position > 1)
         top = jnp.where(stores, top + 1, top)

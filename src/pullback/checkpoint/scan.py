@@ -22,13 +22,15 @@ from pullback.checkpoint.compiled_scan import CompiledScan, compiled_scan
 from pullback.checkpoint.host_scan import HostScan, host_scan
 from pullback.checkpoint.leaves import Leaves, is_weak, strong
 from pullback.checkpoint.mode import Mode, follows_on_host, naming_forward_mode
+from pullback.checkpoint.recorded_scan import RecordedScan, recorded_scan
 from pullback.checkpoint.schedules import AbstractChunked, AbstractScheme, Revolve
+from pullback.checkpoint.step_kernels import CompileStep, block_size, with_kernels
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.checkpoint.storage_ram import RAM
 from pullback.checkpoint.table import schedule_table
 from pullback.core.typing import Array, PyTree
 
-__all__ = ["checkpointed_scan"]
+__all__ = ["checkpointed_scan", "traced_step"]
 
 _Run: TypeAlias = Callable[[Leaves, Leaves, Leaves], tuple[Leaves, Leaves]]
 
@@ -44,8 +46,9 @@ def checkpointed_scan(
     *,
     scheme: AbstractScheme = _DEFAULT_SCHEME,
     storage: AbstractStorage = _DEFAULT_STORAGE,
-    block: int = 16,
+    block: int | None = None,
     mode: Mode = "auto",
+    compile_step: CompileStep = "auto",
 ) -> tuple[PyTree, PyTree]:
     """Run `step` over `xs`, as `jax.lax.scan` does; its gradient takes bounded memory.
 
@@ -63,9 +66,13 @@ def checkpointed_scan(
             (`StoreAll`, `Periodic`, `Nested`), steps.
         storage: Where snapshots are kept.
         block: Steps that are taped and reversed together. Snapshots lie between blocks. Larger
-            blocks mean less overhead and a longer tape.
+            blocks mean less overhead and a longer tape. None is 16, and for native code as many as
+            4 MiB of tape hold, 64 at least.
         mode: `"jit"` follows the schedule inside compiled code, `"host"` in Python. `"auto"` is
             `"host"` for a storage that compiled code cannot use.
+        compile_step: What runs blocks of steps. `"auto"` is native code where the step is small
+            enough for it, on CPUs, else XLA; None is XLA. Or a step compiler, with a warning that
+            gives the reason if it declines: see `pullback.interop.native_steps`.
 
     Returns:
         The last carry, and the `y` of all steps stacked.
@@ -95,18 +102,19 @@ def checkpointed_scan(
     n_steps = loop_length(xs, rows, length)
     traced, carry = _trace(step, init, xs, rows)
     if isinstance(scheme, AbstractChunked):
-        unit = 1
-        run = _chunked(traced.body, n_steps, scheme.chunk_sizes(n_steps))
-    elif n_steps <= block:
-        unit = n_steps
-        run = _chunked(traced.body, n_steps, ())
+        unit, body = 1, traced.body
+        run = _chunked(body, n_steps, scheme.chunk_sizes(n_steps))
     else:
-        unit = block
-        run = _compiled(traced.body, n_steps, block, scheme)
+        body = with_kernels(compile_step, traced.body)
+        unit = min(block_size(block, body), n_steps)
+        if n_steps > unit:
+            run = _compiled(body, n_steps, unit, scheme)
+        elif n_steps and body.kernels is not None:
+            run = functools.partial(recorded_scan, RecordedScan(body, n_steps))
+        else:
+            run = _chunked(body, n_steps, ())
     if on_host and unit and n_steps > unit:
-        run = functools.partial(
-            host_scan, HostScan(traced.body, n_steps, unit, scheme, storage, run)
-        )
+        run = functools.partial(host_scan, HostScan(body, n_steps, unit, scheme, storage, run))
     with naming_forward_mode("checkpointed_scan"):
         carry, ys = run(traced.consts, carry, rows)
     last, y = jax.tree.structure(traced.out[0]), jax.tree.structure(traced.out[1])
@@ -136,6 +144,11 @@ def _trace(
         traced = trace(flat, "step", lambda out: len(leaves), list(leaves), avals)
         check_carry("step", init, leaves, traced.out[0])
     return traced, leaves
+
+
+def traced_step(step: Callable[..., Any], init: PyTree, xs: PyTree = None) -> TracedFunction:
+    """Trace the step of a loop over `xs` that begins with `init`."""
+    return _trace(step, init, xs, array_leaves("xs", xs))[0]
 
 
 def _chunked(body: Body, n_steps: int, chunk_sizes: tuple[int, ...]) -> _Run:

@@ -18,6 +18,7 @@ from pullback.checkpoint.mode import Mode, follows_on_host, naming_forward_mode
 from pullback.checkpoint.scan import checkpointed_scan
 from pullback.checkpoint.schedules import AbstractScheme, Online
 from pullback.checkpoint.schedules.scheme import check_count
+from pullback.checkpoint.step_kernels import CompileStep, block_size, with_kernels
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.checkpoint.storage_ram import RAM
 from pullback.core.typing import Array, PyTree
@@ -26,6 +27,7 @@ __all__ = ["checkpointed_while"]
 
 _DEFAULT_SCHEME = Online(64)
 _DEFAULT_STORAGE = RAM()
+_LONGEST_BLOCK = 64
 
 
 def checkpointed_while(
@@ -35,9 +37,10 @@ def checkpointed_while(
     *,
     scheme: AbstractScheme = _DEFAULT_SCHEME,
     storage: AbstractStorage = _DEFAULT_STORAGE,
-    block: int = 16,
+    block: int | None = None,
     max_steps: int | None = None,
     mode: Mode = "auto",
+    compile_step: CompileStep = "auto",
 ) -> PyTree:
     """Run `step` while `cond` holds, as `jax.lax.while_loop` does; it has a gradient.
 
@@ -49,10 +52,12 @@ def checkpointed_while(
         scheme: `Online(n_snapshots)`; or, with `max_steps`, any other scheme: then the loop
             always makes `max_steps` turns, of which the last do nothing.
         storage: Where snapshots are kept.
-        block: Steps that are taped and reversed together.
+        block: Steps that are taped and reversed together; None is 16, and for native
+            code 64.
         max_steps: The loop ends after so many steps even if `cond` still holds.
         mode: `"jit"` follows the schedule inside compiled code, `"host"` in Python. `"auto"` is
             `"host"` for a storage that compiled code cannot use.
+        compile_step: What runs steps, as for `checkpointed_scan`.
 
     Returns:
         The last carry.
@@ -95,10 +100,15 @@ def checkpointed_while(
                 holds, lambda s: traced.body(consts.step, s)[0], lambda s: s, state
             ), None
 
-        options = {"scheme": scheme, "storage": storage, "block": block, "mode": mode}
-        carry, _ = checkpointed_scan(masked, carry, None, max_steps, **options)
+        carry, _ = checkpointed_scan(
+            masked, carry, None, max_steps,
+            scheme=scheme, storage=storage, block=block, mode=mode, compile_step=compile_step,
+        )  # fmt: skip
         return jax.tree.unflatten(structure, carry)
-    loop = CompiledWhile(condition.body, traced.body, block, scheme.n_snapshots, max_steps)
+    body = with_kernels(compile_step, traced.body)
+    # The newest block is reversed step by step, because its length is known to the loop only.
+    size = block_size(block, body) if block else min(block_size(block, body), _LONGEST_BLOCK)
+    loop = CompiledWhile(condition.body, body, size, scheme.n_snapshots, max_steps)
     with naming_forward_mode("checkpointed_while"):
         if on_host:
             out: Any = host_while(HostWhile(loop, storage), consts, carry)

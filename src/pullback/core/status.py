@@ -30,6 +30,7 @@ class Status(IntEnum):
     singular_dae = 19
     gradient_unresolved = 20
     invalid_input = 21
+    left_domain = 22
 
     @property
     def is_failure(self) -> bool:
@@ -55,7 +56,8 @@ _TEXT: dict[Status, tuple[str, str]] = {
         "raise `max_steps`, loosen `rtol` and `atol`, or use a stiff method",
     ),
     Status.dt_underflow: (
-        "the step size fell below what the floating-point type can resolve at this time",
+        "the step size fell below `dt_min`, or below what the floating-point type can resolve at "
+        "this time",
         "look for a singularity of the vector field at `t_end`, loosen the tolerances, "
         "or use a stiff method",
     ),
@@ -74,7 +76,7 @@ _TEXT: dict[Status, tuple[str, str]] = {
     ),
     Status.looks_stiff: (
         "the step size is held down by stability rather than by accuracy",
-        "use a stiff method",
+        "use a method for stiff problems, such as pb.Rodas5P(), or pb.AutoSwitch()",
     ),
     Status.event_chatter: (
         "the same event fired again and again without progress in time",
@@ -99,5 +101,9 @@ _TEXT: dict[Status, tuple[str, str]] = {
     Status.invalid_input: (
         "`t_span`, `saveat`, `dt` or a tolerance is NaN, unsorted, outside its range or negative",
         "check the values given for this trajectory",
+    ),
+    Status.left_domain: (
+        "no step was short enough to stay where `is_valid` holds",
+        "check whether the exact solution stays there; with fixed steps lower `dt`",
     ),
 }

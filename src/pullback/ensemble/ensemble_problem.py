@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import jax
 
-from pullback.ensemble.problem import ODEProblem, PyTree
-from pullback.ensemble.sde_problem import Problem, SDEProblem
+from pullback.ensemble.abstract_problem import AbstractProblem, PyTree
+from pullback.ensemble.sde_problem import Problem
 
 _MOVING = ("problem", "y0", "params", "t_span")
 
@@ -47,7 +47,7 @@ class EnsembleProblem:
     stored once, whatever the number of trajectories.
 
     Args:
-        problem: the problem that all trajectories start from, an ODEProblem or an SDEProblem.
+        problem: the problem that all trajectories start from, such as an ODEProblem.
         prob_func: `prob_func(problem, ctx)` returns the problem of one trajectory, usually
             `problem.replace(...)`. It is traced once under `jax.vmap`, not called in a loop, and
             may change `y0`, `params` and `t_span`. `ctx.sim_id` counts from 0; `ctx.key` is a
@@ -75,7 +75,7 @@ class EnsembleProblem:
     t_span: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, ODEProblem | SDEProblem):
+        if not isinstance(self.problem, AbstractProblem):
             raise TypeError(
                 "`problem` of EnsembleProblem must be an ODEProblem or an SDEProblem, but a "
                 f"{type(self.problem).__name__} arrived; build pb.ODEProblem(...) first."

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
-from jax.core import Tracer
 
 from pullback.core.typing import Array
+from pullback.ensemble.event_checks import Function, check_function, check_parts
+from pullback.ensemble.preset_event import PeriodicEvent, PresetTimes
+from pullback.ensemble.step_event import SteadyState, StepEvent
 
-Function = Callable[[Any, Any, Any], Any]
+__all__ = ["AnyEvent", "Event", "Events", "PresetTimes", "checked_events"]
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,8 @@ class Event:
     direction: int = 0
 
     def __post_init__(self) -> None:
-        _check_function("condition", self.condition)
-        if self.affect is not None:
-            _check_function("affect", self.affect)
-        if not isinstance(self.terminate, bool):
-            raise TypeError(f"`terminate` must be True or False, but {self.terminate!r} arrived.")
+        check_function("condition", self.condition)
+        check_parts(self.affect, self.terminate)
         if self.direction not in (-1, 0, 1):
             raise ValueError(
                 "`direction` must be 1 (upward crossings), -1 (downward) or 0 (both), but "
@@ -66,42 +63,8 @@ class Event:
             )
 
 
-@dataclass(frozen=True)
-class PresetTimes:
-    """An event at given times, at which a step ends exactly: doses, switches.
-
-    Times before the start are past; one at the start happens there, one at the end happens there.
-    A row saved at such a time holds the state behind the event.
-
-    Args:
-        times: the times, in the order of integration; or a function `times(params)` that returns
-            them, so that they may differ between trajectories.
-        affect: `affect(t, y, params)` returns the state behind the event.
-        terminate: whether the trajectory ends at the first of them.
-
-    Differentiation:
-        By the times too, where they are traced or come from `params`.
-    """
-
-    times: Any
-    affect: Function | None = None
-    terminate: bool = False
-
-    def __post_init__(self) -> None:
-        if self.affect is not None:
-            _check_function("affect", self.affect)
-        if not isinstance(self.terminate, bool):
-            raise TypeError(f"`terminate` must be True or False, but {self.terminate!r} arrived.")
-        if callable(self.times) or isinstance(self.times, Tracer):
-            return
-        numbers = np.atleast_1d(np.asarray(self.times))
-        if numbers.ndim != 1 or numbers.dtype.kind not in "fiu" or not np.isfinite(numbers).all():
-            raise ValueError(
-                "`times` must be a 1-D array of finite times or a function of `params`, but "
-                f"{self.times!r} arrived."
-            )
-        # As numbers, so that equal events compare equal.
-        object.__setattr__(self, "times", tuple(map(float, numbers)))
+AnyEvent = Event | PresetTimes | PeriodicEvent | StepEvent | SteadyState
+_KINDS = (Event, PresetTimes, PeriodicEvent, StepEvent, SteadyState)
 
 
 @jax.tree_util.register_dataclass
@@ -111,36 +74,33 @@ class Events:
 
     Attributes:
         t: their times, `(trajectory, recorded)`; NaN behind the last.
-        index: which they were, counted in the order of the problem's root events, then its preset
-            ones, then those given to `solve`; -1 behind the last.
+        index: which they were: first the `pb.Event`s are counted, then `pb.PresetTimes` and
+            `pb.PeriodicEvent`s, then `pb.StepEvent`s and `pb.SteadyState`s, those of one kind in
+            the order of the problem's list, then of the one given to `solve`; -1 behind the last.
         count: how many there were, recorded or not, `(trajectory,)`.
+        grazing: whether a `pb.Event` was nearly tangential, so that its time and the derivative of
+            it are not to be relied on at this tolerance, `(trajectory,)`.
     """
 
     t: Array
     index: Array
     count: Array
+    grazing: Array
 
 
-def checked_events(events: Any) -> tuple[Event | PresetTimes, ...]:
+def checked_events(events: Any) -> tuple[AnyEvent, ...]:
     """Return `events` as a tuple.
 
     Raises:
         TypeError: one of them is not an event.
     """
-    if isinstance(events, (Event, PresetTimes)):
+    if isinstance(events, _KINDS):
         events = (events,)
     for event in events:
-        if not isinstance(event, (Event, PresetTimes)):
+        if not isinstance(event, _KINDS):
             raise TypeError(
-                "`events` must hold pb.Event and pb.PresetTimes objects, but a "
-                f"{type(event).__name__} arrived; write events=[pb.Event(condition, affect)]."
+                "`events` must hold pb.Event, pb.PresetTimes, pb.PeriodicEvent, pb.StepEvent and "
+                f"pb.SteadyState objects, but a {type(event).__name__} arrived; write "
+                "events=[pb.Event(condition, affect)]."
             )
     return tuple(events)
-
-
-def _check_function(name: str, function: Any) -> None:
-    if not callable(function):
-        raise TypeError(
-            f"`{name}` must be a function of (t, y, params), but a {type(function).__name__} "
-            "arrived."
-        )

@@ -93,7 +93,8 @@ class MeshRecord:
     ) -> Solution:
         solution = run(plan, arrays, may_fall_back)
         spec = replace(plan.spec, save="steps", n_saves=self.n_rows)
-        batched = plan.batched._replace(saveat=False, n_real=False)
+        plan = replace(plan, save_fn=None)
+        batched = plan.batched._replace(saveat=False, n_real=None)
         every_step = arrays._replace(saveat=np.zeros((0,), spec.dtype), n_real=None)
         steps = run(replace(plan, spec=spec, batched=batched), every_step, may_fall_back)
         parts = (steps.t, steps.n_saved, solution.stats["n_accepted"], solution.status)
@@ -223,7 +224,24 @@ def run_on_mesh(plan: RunPlan, arrays: RunArrays, may_fall_back: bool) -> Soluti
     record = _record.get()
     if record is None:
         return run(plan, arrays, may_fall_back)
+    # Whatever is kept between parts, the steps are the same.
+    adjoint = replace(plan.spec.adjoint, scheme=None, storage=None)
+    plan = replace(plan, spec=replace(plan.spec, adjoint=adjoint))
     return record.solve(plan, arrays, may_fall_back)
+
+
+def is_watched() -> bool:
+    """Whether the steps of solves are being recorded or repeated."""
+    return _record.get() is not None
+
+
+def refuse_watched(option: str) -> None:
+    """Raise where steps are recorded that an option of `solve` hides."""
+    if is_watched():
+        raise NotImplementedError(
+            f'`mesh="frozen"`: a solve with `{option}` does not show its steps; leave `{option}` '
+            "out of `f` for the test, or test with fixed steps."
+        )
 
 
 def compiled_as_ever(function: Callable[P, R]) -> Callable[P, R]:

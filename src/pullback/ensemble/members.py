@@ -13,22 +13,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pullback.ensemble.abstract_problem import AbstractProblem
 from pullback.ensemble.batched_leaves import members_from_leaves
 from pullback.ensemble.ensemble_problem import EnsembleProblem
 from pullback.ensemble.leaf import Members, members_of
 from pullback.ensemble.prob_func import members_from_prob_func
-from pullback.ensemble.problem import ODEProblem
-from pullback.ensemble.sde_problem import SDEProblem
 
 
 def resolve_members(problem: Any, trajectories: Any, key: Any) -> Members:
     """Return the trajectories of a single problem or of an EnsembleProblem.
 
+    Args:
+        problem: what was given to `solve`.
+        trajectories: the number of trajectories; None where the problem knows it.
+        key: the ensemble's random key; None without.
+
     Raises:
         TypeError: `problem`, `trajectories` or `key` is of a wrong type.
         ValueError: the number of trajectories is missing or contradictory.
     """
-    if isinstance(problem, ODEProblem | SDEProblem):
+    if isinstance(problem, AbstractProblem):
         if trajectories is not None:
             raise ValueError(
                 f"`trajectories`={trajectories!r} arrived with a single "
@@ -42,13 +46,14 @@ def resolve_members(problem: Any, trajectories: Any, key: Any) -> Members:
             f"{type(problem).__name__} arrived; build "
             "pb.ODEProblem(vector_field, y0, t_span, params)."
         )
-    n_traj = None if trajectories is None else _checked_count(trajectories)
+    n_traj = None if trajectories is None else checked_count(trajectories)
     if problem.prob_func is None:
         return members_from_leaves(problem, n_traj)
     return members_from_prob_func(problem, n_traj, checked_key(key))
 
 
-def _checked_count(trajectories: Any) -> int:
+def checked_count(trajectories: Any) -> int:
+    """Return the number of trajectories."""
     try:
         count = operator.index(trajectories)
     except TypeError:

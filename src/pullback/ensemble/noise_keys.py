@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ from pullback.core.typing import Array
 from pullback.ensemble.members import checked_key
 
 
-def noise_keys(key: Any, n_traj: int | None) -> Array:
+def noise_keys(key: Any, n_traj: int | None, sim_ids: Any = None) -> Array:
     """Return the two uint32 words that a trajectory's noise is made from.
 
     Trajectory i of an ensemble has the noise of a single problem solved with
@@ -23,6 +22,7 @@ def noise_keys(key: Any, n_traj: int | None) -> Array:
     Args:
         key: one random key.
         n_traj: number of trajectories; None for a single problem.
+        sim_ids: which trajectories, `(n_traj,)`; None for the first ones.
 
     Returns:
         `(2,)`, for an ensemble `(n_traj, 2)`.
@@ -39,14 +39,12 @@ def noise_keys(key: Any, n_traj: int | None) -> Array:
         )
     if n_traj is None:
         return _words(key)
-    return _all_words(key, n_traj)
+    return _all_words(key, np.arange(n_traj, dtype=np.int32) if sim_ids is None else sim_ids)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _all_words(key: Array, n_traj: int) -> Array:
-    return jax.vmap(lambda i: _words(jax.random.fold_in(key, i)))(
-        jnp.arange(n_traj, dtype=np.int32)
-    )
+@jax.jit
+def _all_words(key: Array, sim_ids: Any) -> Array:
+    return jax.vmap(lambda i: _words(jax.random.fold_in(key, i)))(sim_ids)
 
 
 def _words(key: Any) -> Array:

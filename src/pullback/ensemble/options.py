@@ -15,39 +15,21 @@ import numpy as np
 from pullback.ensemble.dtypes import cast, dtype_of, known
 from pullback.ensemble.ensemble_problem import EnsembleProblem
 from pullback.ensemble.leaf import Leaf, Members, is_array, named_leaves
-from pullback.ensemble.problem import ODEProblem
-from pullback.ensemble.sde_problem import SDEProblem
+from pullback.ensemble.sde_problem import Problem, SDEProblem
+from pullback.ensemble.second_order_problem import check_mechanical
 from pullback.ode import (
     DiscreteAdjoint,
     MassMatrix,
     Method,
     NoiseSpec,
     PIController,
+    StepController,
     StochasticMethod,
     make_mass_matrix,
 )
 
 # Below this many units in the last place an error estimate is rounding noise.
 _RTOL_EPS = 4
-
-# Option, its default, and what to do meanwhile; in the order of `solve`'s signature.
-_UNAVAILABLE: tuple[tuple[str, Any, str], ...] = (
-    ("save_fn", None, "apply the function to `sol.y` afterwards"),
-    ("dt_min", None, "a step that becomes too small ends with the status `dt_underflow`"),
-    ("reduce", None, "reduce `sol.y` afterwards"),
-    ("batch_size", None, "call `solve` on parts of the ensemble"),
-    ("progress", False, "leave it out"),
-)
-
-
-def refuse_unavailable(*given: Any) -> None:
-    """Raise for an option of the interface that this version does not implement."""
-    for (name, default, instead), value in zip(_UNAVAILABLE, given, strict=True):
-        is_default = value is default or (type(value) is type(default) and value == default)
-        if not is_default and not (isinstance(value, list) and not value):
-            raise NotImplementedError(
-                f"`{name}` is not available yet, but {name}={value!r} arrived; {instead}."
-            )
 
 
 def checked_instance(name: str, value: Any, kind: type, example: str) -> Any:
@@ -61,22 +43,16 @@ def checked_instance(name: str, value: Any, kind: type, example: str) -> Any:
     )
 
 
-def checked_controller(controller: Any) -> PIController:
+def checked_controller(controller: Any) -> StepController:
     """Return the step size control of adaptive solves."""
     if controller is None:
         return PIController()
-    return checked_instance("controller", controller, PIController, "pb.PIController()")
+    return checked_instance("controller", controller, StepController, "pb.PIController()")
 
 
 def checked_adjoint(adjoint: Any) -> DiscreteAdjoint:
     """Return the options of reverse mode."""
     checked_instance("adjoint", adjoint, DiscreteAdjoint, "pb.DiscreteAdjoint()")
-    for name in ("scheme", "storage"):
-        if getattr(adjoint, name) is not None:
-            raise NotImplementedError(
-                f"`{name}` of DiscreteAdjoint is not available yet, but {getattr(adjoint, name)!r} "
-                "arrived; leave it out: runs longer than `tape` are recomputed in segments."
-            )
     return adjoint
 
 
@@ -113,11 +89,13 @@ def checked_method(method: Any, problem: Any) -> Method:
             f"`method` {method.name} is for ordinary differential equations, but an SDEProblem "
             "arrived; use a stochastic method, such as pb.EulerMaruyama()."
         )
-    if isinstance(method, StochasticMethod) and isinstance(problem, ODEProblem):
+    if isinstance(method, StochasticMethod) and isinstance(problem, Problem) and not is_stochastic:
         raise TypeError(
-            f"`method` {method.name} is for stochastic differential equations, but an ODEProblem "
-            "arrived; use pb.Tsit5(), or pb.SDEProblem(drift, diffusion, y0, t_span, params)."
+            f"`method` {method.name} is for stochastic differential equations, but an ordinary "
+            f"one arrived, {type(problem).__name__}; use pb.Tsit5(), or "
+            "pb.SDEProblem(drift, diffusion, y0, t_span, params)."
         )
+    check_mechanical(method, problem)
     return method
 
 
@@ -154,10 +132,11 @@ def checked_mass(matrix: Any, n: int, method: Method) -> MassMatrix | None:
     if matrix is None:
         return None
     mass = make_mass_matrix(matrix, n)
-    if mass is not None and not method.is_implicit:
+    if mass is not None and not method.takes_mass:
         raise ValueError(
-            f"`method` {method.name} is explicit and cannot take a `mass_matrix`; use a method for "
-            "stiff problems, such as pb.Rodas5P(), or multiply the vector field by its inverse."
+            f"`method` {method.name} is explicit, at least in part, and cannot take a "
+            "`mass_matrix`; use a method for stiff problems, such as pb.Rodas5P(), or multiply the "
+            "vector field by its inverse."
         )
     return mass
 
@@ -170,26 +149,34 @@ class Numbers(NamedTuple):
         rtol: relative tolerance, a scalar or one number per component.
         atol: absolute tolerance, likewise.
         dt_max: largest step.
+        dt_min: smallest step.
     """
 
     dt: Any
     rtol: Any
     atol: Any
     dt_max: Any
+    dt_min: Any
 
 
 def checked_numbers(
-    members: Members, adaptive: bool, dt: Any, rtol: Any, atol: Any, dt_max: Any
+    members: Members, adaptive: bool, dt: Any, rtol: Any, atol: Any, dt_max: Any, dt_min: Any
 ) -> Numbers:
     """Return step sizes and tolerances for the trajectories of `members`, already cast."""
     dtype = members.dtype
+    largest = np.asarray(np.inf, dtype) if dt_max is None else checked_step("dt_max", dt_max, dtype)
+    least = np.asarray(0.0, dtype) if dt_min is None else checked_step("dt_min", dt_min, dtype)
+    low, high = known(least), known(largest)
+    if low is not None and high is not None and low > high:
+        raise ValueError(
+            f"`dt_min` must not be larger than `dt_max`, but {low:.6g} and {high:.6g} arrived."
+        )
     return Numbers(
         dt=np.asarray(np.nan, dtype) if dt is None else checked_step("dt", dt, dtype),
         rtol=checked_tolerance("rtol", rtol, members, adaptive),
         atol=checked_tolerance("atol", atol, members, adaptive),
-        dt_max=np.asarray(np.inf, dtype)
-        if dt_max is None
-        else checked_step("dt_max", dt_max, dtype),
+        dt_max=largest,
+        dt_min=least,
     )
 
 

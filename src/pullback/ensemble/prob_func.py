@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import eval_jaxpr
 from jax.extend import core as jex
@@ -46,12 +45,20 @@ class _Program:
     key: ContentKey
     computed: tuple[int, ...]
     flags: tuple[bool, ...]
-    n_traj: int
     jaxpr: jex.Jaxpr = field(compare=False, repr=False)
 
 
-def members_from_prob_func(ensemble: EnsembleProblem, n_traj: int | None, key: Any) -> Members:
-    """Return the trajectories that `prob_func` makes of the ensemble's problem."""
+def members_from_prob_func(
+    ensemble: EnsembleProblem, n_traj: int | None, key: Any, sim_ids: Any = None
+) -> Members:
+    """Return the trajectories that `prob_func` makes of the ensemble's problem.
+
+    Args:
+        ensemble: the ensemble.
+        n_traj: number of trajectories.
+        key: the ensemble's random key; None without.
+        sim_ids: which trajectories, `(n_traj,)`; None for the first ones.
+    """
     if n_traj is None:
         raise ValueError(
             "`trajectories` is missing: an ensemble made by `prob_func` does not know how many "
@@ -60,7 +67,9 @@ def members_from_prob_func(ensemble: EnsembleProblem, n_traj: int | None, key: A
     leaves, treedef = jax.tree_util.tree_flatten(ensemble.problem)
     arrays = [leaf for leaf in leaves if is_array(leaf)]
     traced = _traced(ensemble, leaves, treedef, key)
-    results = _evaluate(traced.closed, [*arrays, None, *_keys(key)], len(arrays), n_traj)
+    if sim_ids is None:
+        sim_ids = np.arange(n_traj, dtype=np.int32)
+    results = _evaluate(traced.closed, [*arrays, None, *_keys(key)], len(arrays), sim_ids)
     problem = jax.tree_util.tree_unflatten(traced.tree, _refill(traced.leaves, results))
     return replace(members_of(problem), problem=ensemble.problem, n_traj=n_traj)
 
@@ -120,7 +129,7 @@ def _trace(ensemble: EnsembleProblem, leaves: list[Any], treedef: Any, key: Any)
     return Traced(closed, *returned)
 
 
-def _evaluate(closed: jex.ClosedJaxpr, inputs: list[Any], where: int, n_traj: int) -> list[Leaf]:
+def _evaluate(closed: jex.ClosedJaxpr, inputs: list[Any], where: int, sim_ids: Any) -> list[Leaf]:
     """Evaluate what depends on the trajectory for all of them, and the rest once.
 
     `where` is the position of `sim_id` in `inputs`.
@@ -138,9 +147,9 @@ def _evaluate(closed: jex.ClosedJaxpr, inputs: list[Any], where: int, n_traj: in
     computed = tuple(i for i in range(len(flags)) if i not in values)
     if computed:
         program = _Program(
-            open_jaxpr_key(jaxpr), computed, tuple(flags[i] for i in computed), n_traj, jaxpr
+            open_jaxpr_key(jaxpr), computed, tuple(flags[i] for i in computed), jaxpr
         )
-        results = _run_all(program, closed.consts, inputs[:where], inputs[where + 1 :])
+        results = _run_all(program, closed.consts, inputs[:where], sim_ids, inputs[where + 1 :])
         values.update(zip(computed, results, strict=True))
     return [
         Leaf("", values[i], batched=flag, weak=bool(getattr(var.aval, "weak_type", False)))
@@ -149,13 +158,15 @@ def _evaluate(closed: jex.ClosedJaxpr, inputs: list[Any], where: int, n_traj: in
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _run_all(program: _Program, consts: Any, before: list[Any], after: list[Any]) -> list[Any]:
+def _run_all(
+    program: _Program, consts: Any, before: list[Any], sim_ids: Any, after: list[Any]
+) -> list[Any]:
     def one(sim_id: jax.Array) -> list[Any]:
         out = eval_jaxpr(program.jaxpr, consts, *before, sim_id, *after)
         return [out[i] for i in program.computed]
 
     axes = [0 if flag else None for flag in program.flags]
-    return jax.vmap(one, out_axes=axes)(jnp.arange(program.n_traj, dtype=np.int32))
+    return jax.vmap(one, out_axes=axes)(sim_ids)
 
 
 def _check_returned(problem: Any, given: Problem) -> None:
@@ -171,7 +182,7 @@ def _check_returned(problem: Any, given: Problem) -> None:
         a is b or (not is_array(a) and a == b) for a, b in zip(before, after, strict=True)
     )
     if not same:
-        role = "`vector_field`" if kind == "ODEProblem" else "`drift` or `diffusion`"
+        role = " or ".join(f"`{name}`" for name in given.function_names)
         raise ValueError(
             "`prob_func` may change y0, params and t_span, but it returned a problem with another "
             f"{role}; put what differs between trajectories into params."

@@ -66,7 +66,9 @@ def fingerprint(function: Any) -> Hashable | None:
 
 def frozen_copy(arrays: Iterable[Any]) -> list[Any]:
     """Return arrays that a later change of a NumPy array, which JAX may alias, cannot reach."""
-    return [jnp.array(a, copy=True) for a in arrays]
+    # Also inside a trace, or what is kept would be a tracer of it.
+    with jax.ensure_compile_time_eval():
+        return [jnp.array(a, copy=True) for a in arrays]
 
 
 def trace_settings() -> Hashable:

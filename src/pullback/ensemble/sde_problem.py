@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Self, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import jax
 
-from pullback.ensemble.problem import ODEProblem, PyTree, is_leaf, split_t_span
+from pullback.ensemble.abstract_problem import (
+    AbstractProblem,
+    PyTree,
+    require_function,
+    split_t_span,
+)
 from pullback.ode import NOISE_KINDS, NoiseKind
 
 
 @jax.tree_util.register_pytree_with_keys_class
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class SDEProblem:
+class SDEProblem(AbstractProblem):
     """dy = drift(t, y, params) dt + diffusion(t, y, params) dW on (t0, t1), y(t0) = y0.
 
     W are independent Wiener processes. The equation is meant in the sense of Ito, or of
@@ -48,6 +53,9 @@ class SDEProblem:
         'diagonal'
     """
 
+    function_names: ClassVar[tuple[str, ...]] = ("drift", "diffusion")
+    static_names: ClassVar[tuple[str, ...]] = ("noise", "n_noise")
+
     drift: Callable[..., Any]
     diffusion: Callable[..., Any]
     y0: PyTree
@@ -68,80 +76,40 @@ class SDEProblem:
         n_noise: int | None = None,
         events: Any = (),
     ) -> None:
+        todo = "write pb.SDEProblem(drift, diffusion, y0, t_span, params)"
         for role, function in (("drift", drift), ("diffusion", diffusion)):
-            if not callable(function):
-                raise TypeError(
-                    f"`{role}` must be a function `{role}(t, y, params)`, but a "
-                    f"{type(function).__name__} arrived; write "
-                    "pb.SDEProblem(drift, diffusion, y0, t_span, params)."
-                )
+            require_function(role, function, "t, y, params", todo)
         if not (isinstance(events, (tuple, list)) and not events):
             raise NotImplementedError(
                 "`events` of SDEProblem: events of stochastic problems are not available; stop at "
                 "a known time with `t_span`, or look for the event in saved rows."
             )
         kind, count = _checked_noise(noise, n_noise)
-        self._set(drift, diffusion, y0, split_t_span(t_span), params, kind, count)
-
-    def _set(self, *parts: Any) -> None:
-        for name, part in zip(_PARTS, parts, strict=True):
-            object.__setattr__(self, name, part)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with the named parts changed (`remake` in Julia).
-
-        Args:
-            changes: any of `drift`, `diffusion`, `y0`, `t_span`, `params`, `noise`, `n_noise`.
-        """
-        unknown = sorted(set(changes) - set(_PARTS))
-        if unknown:
-            raise TypeError(
-                f"`replace` got `{unknown[0]}`, which is no part of an SDEProblem; the parts are "
-                f"{', '.join(f'`{name}`' for name in _PARTS)}."
-            )
-        return type(self)(**({name: getattr(self, name) for name in _PARTS} | changes))
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        """Split into leaves with their names and the static part."""
-        static = tuple(f if is_leaf(f) else None for f in (self.drift, self.diffusion))
-        moving = [n for n, f in zip(_PARTS, static, strict=False) if f is None] + _MOVING
-        children = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in moving]
-        return children, (*static, self.noise, self.n_noise)
-
-    @classmethod
-    def tree_unflatten(cls, static: Any, children: Any) -> Self:
-        """Rebuild without checks: the leaves may be anything that JAX puts there."""
-        problem = object.__new__(cls)
-        *functions, noise, n_noise = static
-        rest = iter(children)
-        functions = [next(rest) if f is None else f for f in functions]
-        problem._set(*functions, *rest, noise, n_noise)
-        return problem
-
-    def __repr__(self) -> str:
-        names = (getattr(f, "__name__", type(f).__name__) for f in (self.drift, self.diffusion))
-        return (
-            f"SDEProblem({', '.join(names)}, y0={self.y0!r}, t_span={self.t_span!r}, "
-            f"params={self.params!r}, noise={self.noise!r})"
+        self._set(
+            drift=drift,
+            diffusion=diffusion,
+            y0=y0,
+            t_span=split_t_span(t_span),
+            params=params,
+            noise=kind,
+            n_noise=count,
         )
 
+    def __repr__(self) -> str:
+        return f"SDEProblem({self._described()}, noise={self.noise!r})"
 
-_PARTS = tuple(field.name for field in fields(SDEProblem))
-_MOVING = ["y0", "t_span", "params"]
 
-Problem = ODEProblem | SDEProblem
+Problem = AbstractProblem
 
 
 def functions_of(problem: Problem) -> tuple[Callable[..., Any], ...]:
     """Return the functions of a problem, which all its trajectories have in common."""
-    if isinstance(problem, SDEProblem):
-        return (problem.drift, problem.diffusion)
-    return (problem.vector_field,)
+    return problem.functions
 
 
 def mass_matrix_of(problem: Problem) -> Any:
-    """Return the mass matrix of a problem; stochastic ones have none."""
-    return problem.mass_matrix if isinstance(problem, ODEProblem) else None
+    """Return the mass matrix of a problem; None where it has none."""
+    return getattr(problem, "mass_matrix", None)
 
 
 def _checked_noise(noise: Any, n_noise: Any) -> tuple[NoiseKind, int | None]:

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from pullback.core import FIRST_FAILURE, SolveFailedError, Status
-from pullback.core.typing import Array, PyTree
+from pullback.core.typing import Array, ArrayLike, PyTree
+from pullback.ensemble.dense import DenseOutput, Steps, evaluate_dense
 from pullback.ensemble.event import Events
 from pullback.ensemble.leaf import is_traced
 
@@ -34,6 +35,8 @@ class Solution:
         n_saved: how many rows of `t` and `y` are real, `(trajectory,)`.
         stats: `n_attempts`, `n_accepted`, `n_rejected`, `n_rhs`, each `(trajectory,)`.
         events: the recorded events, `pb.Events`; None for a problem without.
+        dense: what `sol(t)` needs beside the saved steps; None unless every step of a single
+            problem was saved.
 
     Differentiation:
         `t`, `y`, `t_end`, `y_end` and `events.t` are differentiable; the rest are integers.
@@ -47,6 +50,34 @@ class Solution:
     n_saved: Array
     stats: Mapping[str, Array]
     events: Events | None = None
+    dense: DenseOutput | None = None
+
+    def __call__(self, t: ArrayLike) -> PyTree:
+        """Return the state at any time of a single problem solved with `saveat="steps"`.
+
+        Args:
+            t: a time or an array of times, in any order, inside the span that was solved.
+
+        Returns:
+            The state with the structure of `y0`, leaves `(*t.shape, *state)`: the method's own
+            interpolant. At an event it is the state behind it. A traced time outside gives NaN.
+
+        Raises:
+            ValueError: there are no steps of a single problem, or a time lies outside.
+
+        Differentiation:
+            By `t`, and through the solution by all that the solve is differentiable by.
+        """
+        return evaluate_dense(self._steps(), t, "state")
+
+    def derivative(self, t: ArrayLike) -> PyTree:
+        """Return the derivative of `sol(t)` by time, likewise."""
+        return evaluate_dense(self._steps(), t, "slope")
+
+    def _steps(self) -> Steps:
+        events = self.events
+        times, count = (None, None) if events is None else (events.t, events.count)
+        return Steps(self.dense, self.t, self.y, self.n_saved, self.t_end, times, count)
 
     @property
     def ok(self) -> Array:

@@ -87,7 +87,7 @@ def plan_saves(saveat: Any, max_saves: int | None, members: Members) -> SavePlan
         )
     if np.ndim(times) == 0:
         return _spaced(times, t_span, dtype)
-    return _listed(times, t_span, n_traj, dtype)
+    return listed_times("saveat", times, t_span, n_traj, dtype)
 
 
 def _step_rows(saveat: str, max_saves: int | None, n_traj: int | None) -> int:
@@ -160,32 +160,46 @@ def _padded(rows: list[np.ndarray], dtype: np.dtype) -> SavePlan:
     return SavePlan("times", width, times, batched=True, n_real=real)
 
 
-def _listed(times: Any, t_span: tuple[Leaf, Leaf], n_traj: int | None, dtype: np.dtype) -> SavePlan:
-    """Save at the times given, the same for all trajectories or one row for each."""
+def listed_times(
+    name: str, times: Any, t_span: tuple[Leaf, Leaf], n_traj: int | None, dtype: np.dtype
+) -> SavePlan:
+    """Return the times given, the same for all trajectories or one row for each.
+
+    Args:
+        name: what the argument is called.
+        times: the times, `(time,)` or `(trajectory, time)`.
+        t_span: the span they must lie in.
+        n_traj: number of trajectories; None for a single problem.
+        dtype: their dtype.
+    """
+    kind = "save" if name == "saveat" else "stop"
     shape = np.shape(times)
     if len(shape) > 2 or (len(shape) == 2 and n_traj is None):
-        expected = "(save,) or (trajectory, save)" if n_traj is not None else "(save,)"
+        expected = f"({kind},) or (trajectory, {kind})" if n_traj is not None else f"({kind},)"
         raise ValueError(
-            f"`saveat` must have shape {expected}, but an array of shape {shape} arrived."
+            f"`{name}` must have shape {expected}, but an array of shape {shape} arrived."
         )
     n_saves = shape[len(shape) - 1]
     if n_saves == 0:
-        raise ValueError("`saveat` holds no times; pass saveat=None to get the final state only.")
+        what = " to get the final state only" if name == "saveat" else ""
+        raise ValueError(f"`{name}` holds no times; pass {name}=None{what}.")
     if len(shape) == 2 and shape[0] != n_traj:
         raise ValueError(
-            f"trajectory counts disagree: `saveat` has {shape[0]} rows, but there are {n_traj} "
+            f"trajectory counts disagree: `{name}` has {shape[0]} rows, but there are {n_traj} "
             "trajectories; give one row per trajectory, or one row for all."
         )
     times = cast(times, dtype)
     if not is_traced(times):
-        times = _checked_times(np.asarray(times), t_span, dtype)
+        times = _checked_times(name, np.asarray(times), t_span, dtype)
     return SavePlan("times", n_saves, times, batched=np.ndim(times) == 2)
 
 
-def _checked_times(times: np.ndarray, t_span: tuple[Leaf, Leaf], dtype: np.dtype) -> np.ndarray:
+def _checked_times(
+    name: str, times: np.ndarray, t_span: tuple[Leaf, Leaf], dtype: np.dtype
+) -> np.ndarray:
     if np.isnan(times).any():
         raise ValueError(
-            f"`saveat` must hold numbers, but its entry {_first(np.isnan(times))} is NaN."
+            f"`{name}` must hold numbers, but its entry {_first(np.isnan(times))} is NaN."
         )
     if any(is_traced(leaf.value) for leaf in t_span):
         return times
@@ -194,8 +208,8 @@ def _checked_times(times: np.ndarray, t_span: tuple[Leaf, Leaf], dtype: np.dtype
     unsorted = np.diff(sign * times, axis=-1) < 0
     if unsorted.any():
         raise ValueError(
-            "`saveat` must be sorted in the direction of integration, but its entry "
-            f"{_first(unsorted, shift=1)} comes after a later time; pass jnp.sort(saveat), "
+            f"`{name}` must be sorted in the direction of integration, but its entry "
+            f"{_first(unsorted, shift=1)} comes after a later time; pass jnp.sort({name}), "
             "reversed when `t_span` runs backward."
         )
     slack = _slack(t0, t1, dtype)
@@ -206,7 +220,7 @@ def _checked_times(times: np.ndarray, t_span: tuple[Leaf, Leaf], dtype: np.dtype
         value = np.broadcast_to(times, outside.shape)[where]
         first, last = (np.broadcast_to(t, outside.shape)[where] for t in (t0, t1))
         raise ValueError(
-            f"`saveat` must lie inside `t_span`, but its entry {where} is {value:.9g} and the span "
+            f"`{name}` must lie inside `t_span`, but its entry {where} is {value:.9g} and the span "
             f"is ({first:.9g}, {last:.9g}); widen `t_span` or drop that time."
         )
     clipped = np.clip(times, low, high).astype(dtype)

@@ -233,7 +233,7 @@ def transpose_tangent(
         call.n_traj is not None and not r for r, p in zip(call.reduced, present, strict=True) if p
     )
     names = ["has_end"] if spec.save == "final" else ["has_end", "has_rows"]
-    if spec.events is not None:
+    if spec.events is not None and spec.events.tells:
         names += ["has_t_end", "has_event_times"]
     has: dict[str, Any] = dict(zip(names, present, strict=True))
     program = AdjointProgram(spec, active, **has)

@@ -7,13 +7,13 @@ a step are folded into cotangents of its stages first, however many rows there a
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while
 from pullback.ode.event_backward import EventBars, pull_event
@@ -26,6 +26,7 @@ from pullback.ode.row_fold import RowFold, TakenStep, add, weight2
 from pullback.ode.rows import row_at, save_time
 from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.sweep import SweepState
+from pullback.ode.sweep_state import ends_with_event
 from pullback.ode.tape import Tape, TapeCursor, TapeRow
 
 __all__ = ["BackwardSweep", "Bars"]
@@ -61,6 +62,7 @@ class _State(NamedTuple):
         t0: Cotangent of t0; None where not wanted.
         theta: Cotangents of theta; None where not wanted.
         t_next: End of the next step.
+        y_next: State there, behind events; None without events or rows.
         rows: Saved rows still to be pulled back.
         time: Time of the next one.
         error: Sum of `lam . ve`; None without an estimate.
@@ -77,6 +79,7 @@ class _State(NamedTuple):
     t0: MaybeArray
     theta: tuple[MaybeArray, ...]
     t_next: Array
+    y_next: MaybeArray
     rows: MaybeArray
     time: MaybeArray
     error: MaybeArray
@@ -173,6 +176,7 @@ class BackwardSweep:
                 for value, flag in zip(self.operands.theta, self.flags.theta, strict=True)
             ),
             t_next=end.mesh.t,
+            y_next=end.y if has_times and end.events is not None else None,
             rows=rows,
             time=save_time(self.tape.sweep.mesh, self.operands.saveat, rows - 1)
             if has_times
@@ -181,17 +185,18 @@ class BackwardSweep:
             weight2=weight2(end_bar, end.y, self.unit) if has_error else None,
         )
         if end.events is not None:
-            is_ended = end.events.verdict == int(Status.terminated)
-            t_bar = zero if self.t_end_bar is None else jnp.where(is_ended, self.t_end_bar, 0.0)
+            t_bar = zero if self.t_end_bar is None else self.t_end_bar
+            is_event, is_t1 = ends_with_event(self.tape.sweep.mesh, end)
+            end_time_bar, t_bar = jnp.where(is_t1, t_bar, 0.0), jnp.where(is_event, t_bar, 0.0)
             state = state._replace(t=t_bar, pending_t=zero, n_events=end.events.n_events)
-        if not self.splits_end:
-            t1_bar = zero if self.flags.t1 else None
-            return state, t1_bar
-        return self._split_end(state, end, end_bar)
+        else:
+            end_time_bar = zero
+        t1_bar = zero
+        if self.splits_end:
+            state, t1_bar = self._split_end(state, end, end_bar)
+        return state, t1_bar + end_time_bar if self.flags.t1 else None
 
-    def _split_end(
-        self, state: _State, end: SweepState, end_bar: Array
-    ) -> tuple[_State, MaybeArray]:
+    def _split_end(self, state: _State, end: SweepState, end_bar: Array) -> tuple[_State, Array]:
         """Pull the end's cotangent through the last step, whose end is t1 as t1 moves."""
         row = self.tape.read(jnp.maximum(state.cursor.slot - 1, 0))
         has_step, is_only = state.n_left > 0, state.n_left == 1
@@ -206,8 +211,12 @@ class BackwardSweep:
         moves_t = self.flags.t0 or has_events
         moves_h = bool(self.flags.t0 or self.flags.t1 or has_events)
         active = (moves_t, True, moves_h, *self.flags.theta)
-        maps = self.maps.at(jnp.maximum(state.n_left - 1, 0))
-        _, pull = pull_back(maps.arrive, (t, row.y, h, *self.operands.theta), active)
+        maps = self.maps.at(jnp.maximum(state.n_left - 1, 0), row.is_stiff)
+        arrive: Any = maps.arrive
+        event_maps = self.tape.sweep.event_maps(row.is_stiff)
+        if event_maps is not None and event_maps.events.jumps_at_steps:
+            arrive = functools.partial(event_maps.arrive_at_end, row.steps)
+        _, pull = pull_back(arrive, (t, row.y, h, *self.operands.theta), active)
         t_bar, y_bar, h_bar, *theta = pull(end_bar)
 
         if end.events is not None:
@@ -217,7 +226,9 @@ class BackwardSweep:
         def if_step(bar: Array) -> Array:
             return jnp.where(has_step, bar, 0.0)
 
-        t1_bar = jnp.where(has_step & reached, h_bar, 0.0) if self.flags.t1 else None
+        t1_bar = jnp.zeros((), self.spec.dtype)
+        if self.flags.t1:
+            t1_bar = jnp.where(has_step & reached, h_bar, 0.0)
         if has_events:
             from_start = t_bar - jnp.where(reached, h_bar, 0.0)
             state = state._replace(pending_t=if_step(jnp.where(is_only, 0.0, from_start)))
@@ -241,14 +252,15 @@ class BackwardSweep:
         if row.kind is not None and self.spec.method.is_implicit:
             h = jnp.where(h == 0, 1.0, h)  # of an event at the start of the step
         primals = (t, row.y, h, *self.operands.theta)
-        maps = self.maps.at(s.n_left - 1)
+        maps = self.maps.at(s.n_left - 1, row.is_stiff)
         moves_t = self.flags.t0 or row.kind is not None
         active = (moves_t, True, self.flags.t0, *self.flags.theta)
         lam, weight, fold = s.lam, s.weight2, None
         at_event: EventBars | None = None
         if s.rows is not None:
             (y1, stages), pull = pull_back(maps.arrive_with_stages, primals, active)
-            taken = TakenStep(t, row.y, h, y1, stages, s.t_next, is_first)
+            at_end = y1 if s.y_next is None else s.y_next
+            taken = TakenStep(maps, t, row.y, h, at_end, stages, s.t_next, is_first)
             fold = rows.fold(taken, s.rows, s.time, weight)
             lam, weight = lam + fold.at_end, fold.weight2
             lam, at_event = self._split_event(s, row, t, lam, fold.t_end)
@@ -289,6 +301,7 @@ class BackwardSweep:
             t0=t0,
             theta=tuple(add(a, b) for a, b in zip(s.theta, theta_bar, strict=True)),
             t_next=row.t,
+            y_next=None if s.y_next is None else row.y,
             rows=None if fold is None else fold.rows,
             time=None if fold is None else fold.time,
             error=error,
@@ -302,21 +315,24 @@ class BackwardSweep:
         self, s: _State, row: TapeRow, t: Array, lam: Array, row_bar: MaybeArray
     ) -> tuple[Array, EventBars | None]:
         """Pull the cotangents behind an event through it; what is left goes the ordinary way."""
-        maps = self.tape.sweep.event_maps
+        maps = self.tape.sweep.event_maps(row.is_stiff)
         if maps is None or row.kind is None:
             return lam, None
         t_bar = s.t if row_bar is None else s.t + row_bar
+        # The first step ends where it ends, and so does one that ends at the end.
+        ends_fixed = (s.n_left == 1) | (s.t_next == self.tape.sweep.mesh.t1)
         bars = pull_event(
             maps,
             row,
             t,
+            ends_fixed,
             (t_bar, lam),
             s.n_events,
             self.event_times_bar,
             self.operands.theta,
             self.flags.theta,
         )
-        return jnp.where(row.kind > 0, 0.0, lam), bars
+        return jnp.where(bars.happens, 0.0, lam), bars
 
     def _estimate(self, last: _State, bars: Bars) -> Estimate | None:
         """Compare the estimated error with the gradient, in natural units."""

@@ -24,6 +24,8 @@ __all__ = [
     "Kvaerno3",
     "Kvaerno5",
     "Trapezoid",
+    "add_slopes",
+    "weighted",
 ]
 
 
@@ -84,13 +86,13 @@ class DiagonallyImplicit(TableauMethod):
             if not a[-1]:
                 stages.append(slope(system, time, y) if k1 is None else k1)
                 continue
-            base = _from(y, h, a[:-1], stages)
-            guess = _from(y, h, predictor, stages)
+            base = add_slopes(y, h, a[:-1], stages)
+            guess = add_slopes(y, h, predictor, stages)
             value, is_lost = stage_value(matrix, time, base, guess)
             # Not f(value): where f is stiff, it would magnify what the iteration left.
             stages.append(matrix.inverse * (value - base))
             failed = failed | is_lost
-        y1 = value if tableau.is_stiffly_accurate else _from(y, h, tableau.b, stages)
+        y1 = value if tableau.is_stiffly_accurate else add_slopes(y, h, tableau.b, stages)
         return y1, stages, failed
 
     def _error(self, matrix: StageMatrix, h: Array, stages: Sequence[Array]) -> MaybeArray:
@@ -101,18 +103,19 @@ class DiagonallyImplicit(TableauMethod):
         """
         if self.tableau.b_err is None:
             return None
-        err = h * _sum(self.tableau.b_err, stages)
+        err = h * weighted(self.tableau.b_err, stages)
         if not self.tableau.filters_error:
             return err
         return matrix.solve(matrix.inverse * matrix.system.mass_times(err))
 
 
-def _from(y: Array, h: Array, weights: Sequence[float], stages: Sequence[Array]) -> Array:
+def add_slopes(y: Array, h: Array, weights: Sequence[float], stages: Sequence[Array]) -> Array:
     """Return y + h sum_j weights[j] stages[j]."""
-    return y + h * _sum(weights, stages) if any(weights) else y
+    return y + h * weighted(weights, stages) if any(weights) else y
 
 
-def _sum(weights: Sequence[float], stages: Sequence[Array]) -> Array:
+def weighted(weights: Sequence[float], stages: Sequence[Array]) -> Array:
+    """Return sum_j weights[j] stages[j]."""
     total: MaybeArray = None
     for w, k in zip(weights, stages, strict=True):
         if w:

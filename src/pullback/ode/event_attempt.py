@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_if
+from pullback.ode.auto_switch import turn
+from pullback.ode.event_maps import moved
 from pullback.ode.event_step import Attempted, Met, after_event, meet
 from pullback.ode.event_sweep import Arrival, arrive
 from pullback.ode.mesh import MeshState, Stop, frozen, frozen_float
@@ -33,7 +35,7 @@ def meet_events(
     stop: Stop,
 ) -> tuple[SweepState, Attempt]:
     """Return the state after an attempt behind its events."""
-    maps, events = sweep.event_maps, s.events
+    maps, events = sweep.event_maps(turn(s.switch)), s.events
     assert maps is not None and events is not None
     theta = tuple(map(frozen_float, sweep.operands.theta))
     made = Attempted(
@@ -47,20 +49,22 @@ def meet_events(
         aims=attempt.is_last,
         is_short=sweep.mesh.is_short(s.mesh, stop),
     )
-    met = jax.tree.map(frozen_float, meet(maps, sweep.mesh, events, made, theta))
-    after = after_event(maps, sweep.mesh, after, met)
+    met = jax.tree.map(frozen_float, meet(maps, events, made, theta))
+    after = after_event(maps, after, met)
     attempt = _retaken(sweep, s, attempt, met)
-    arrival, k1, k1_dot = _behind(sweep, s, attempt, met)
+    arrival, k1, k1_dot = _behind(sweep, s, attempt, met, stop)
     accept = attempt.accept
     if largest is not None:
         reach = jnp.maximum(largest, jnp.abs(frozen(arrival.v)))
-        largest = jnp.where(met.kind > 0, reach, largest)
+        largest = jnp.where(met.jumps, reach, largest)
     new = (arrival.y, k1, arrival.v, k1_dot, largest, arrival.t_dot)
     old = (s.y, s.k1, s.v, s.k1_dot, s.largest, s.t_dot)
     y, k1, v, k1_dot, largest, t_dot = map(functools.partial(choose, accept), new, old)
     control = sweep.keeps_control(s, after, accept, q2_state)
-    # The time's own derivative goes with the state's, for second derivatives.
-    after = after._replace(t=jnp.where(met.kind > 0, arrival.t, after.t))
+    # The time's own derivative goes with the state's, for second derivatives; the end has none.
+    is_at_end = after.t == sweep.mesh.t1
+    plain = frozen(after.t) + jnp.where(is_at_end, 0.0, moved(s.mesh.t))
+    after = after._replace(t=jnp.where(met.kind > 0, arrival.t, plain))
     kind = jnp.where(accept, met.kind, s.last_kind)
     state = SweepState(after, y, k1, v, k1_dot, largest, control, t_dot, met.state, kind)
     return state, attempt._replace(met=met)
@@ -68,8 +72,7 @@ def meet_events(
 
 def _retaken(sweep: Any, s: SweepState, attempt: Attempt, met: Met) -> Attempt:
     """Take the step to a root event again: rows inside it are made of its stages."""
-    assert sweep.event_maps is not None
-    fires = (met.kind > 0) & (met.kind <= len(sweep.event_maps.events.roots))
+    fires = (met.kind > 0) & (met.kind <= len(sweep.spec.events.roots))
     size = jnp.where(met.h == 0, 1.0, met.h) if sweep.spec.method.is_implicit else met.h
 
     def again() -> tuple[Step, Any]:
@@ -84,10 +87,11 @@ def _retaken(sweep: Any, s: SweepState, attempt: Attempt, met: Met) -> Attempt:
 
 
 def _behind(
-    sweep: Any, s: SweepState, attempt: Attempt, met: Met
+    sweep: Any, s: SweepState, attempt: Attempt, met: Met, stop: Stop
 ) -> tuple[Arrival, MaybeArray, MaybeArray]:
     """Return where the step comes to, and the first stage of the next one."""
-    assert sweep.event_maps is not None and s.events is not None
+    maps = sweep.event_maps(turn(s.switch))
+    assert maps is not None and s.events is not None
     theta, dot = sweep.operands.theta, attempt.dot
     tangents = t1_dot = v1 = None
     if dot is not None:
@@ -97,7 +101,10 @@ def _behind(
             t1_dot = t1_dot + attempt.h_dot
     plain = Arrival(attempt.t + attempt.h, attempt.step.y1, t1_dot, v1)
     start = (attempt.t, s.y)
-    arrival = arrive(sweep.event_maps, met, s.events.cursor, start, tangents, theta, plain)
+    # The first step ends where it ends, and so does one that aims at the end.
+    ends_fixed = (s.mesh.n_accepted == 0) | (attempt.is_last & (stop.time == sweep.mesh.t1))
+    size = (frozen(attempt.h), ends_fixed)
+    arrival = arrive(maps, met, s.events.cursor, start, size, tangents, theta, plain)
     arrival = _held(sweep, arrival)
     if not sweep.spec.method.is_fsal:
         return arrival, None, None
@@ -110,7 +117,7 @@ def _behind(
         moving = (arrival.t_dot, arrival.v, *sweep.seed.theta)
         return push_forward(sweep.maps.slope, primals, moving)
 
-    k1, k1_dot = lane_if(met.kind > 0, slope, last)
+    k1, k1_dot = lane_if(met.jumps, slope, last)
     if sweep.control is not None and sweep.control.is_all:
         k1_dot = frozen(k1_dot)
     return arrival, k1, k1_dot

@@ -1,4 +1,4 @@
-"""Pulling cotangents back through the event at the end of a step."""
+"""Pulling cotangents back through the events at the end of a step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_if
 from pullback.ode.event_maps import EventMaps
+from pullback.ode.mesh import frozen
 from pullback.ode.partial_ad import pull_back
 from pullback.ode.tape import TapeRow
 
@@ -17,9 +18,10 @@ __all__ = ["EventBars", "pull_event"]
 
 
 class EventBars(NamedTuple):
-    """Cotangents of the start of a step, from what lies behind the event at its end.
+    """Cotangents of the start of a step, from what lies behind the events at its end.
 
     Attributes:
+        happens: Whether events changed anything there.
         t: Of its time; of a step without an event, what its end hands on.
         t_first: The same, but nothing without an event: the first step ends where it ends.
         y: Of its state.
@@ -27,6 +29,7 @@ class EventBars(NamedTuple):
         n_events: How many events these were.
     """
 
+    happens: Array
     t: Array
     t_first: Array
     y: Array
@@ -38,29 +41,34 @@ def pull_event(
     maps: EventMaps,
     row: TapeRow,
     t: Array,
+    ends_fixed: Array,
     bars: tuple[Array, Array],
     n_events: Array,
     times_bar: MaybeArray,
     theta: tuple[Array, ...],
     wanted: Sequence[bool],
 ) -> EventBars:
-    """Pull back through the event of a step, if it met one.
+    """Pull back through the events of a step, if it met one.
 
     Args:
         maps: Maps of the events.
         row: The step.
         t: Its start.
-        bars: Cotangents of time and state behind it.
+        ends_fixed: Whether it ends where it ends if it met no event.
+        bars: Cotangents of time and state behind them.
         n_events: Events of the trajectory up to its end.
         times_bar: Cotangents of the recorded events' times; None without.
         theta: Arrays of all functions.
         wanted: Which of them want a cotangent.
     """
-    assert row.kind is not None and row.cursor is not None
-    n_roots, t_bar = len(maps.events.roots), bars[0]
-    is_root = (row.kind > 0) & (row.kind <= n_roots)
+    assert row.kind is not None and row.cursor is not None and row.steps is not None
+    events, t_bar, steps = maps.events, bars[0], row.steps
+    is_root = (row.kind > 0) & (row.kind <= len(events.roots))
     hits = _hits(maps, row, t, theta)
-    count = is_root.astype(jnp.int32) + jnp.sum(hits, dtype=jnp.int32)
+    count = is_root.astype(jnp.int32)
+    for happen in (hits[: events.n_told], steps):
+        if happen.size:
+            count = count + jnp.sum(happen, dtype=jnp.int32)
     if times_bar is not None:
         place = jnp.arange(times_bar.shape[0])
         is_here = (place >= n_events - count) & (place < n_events)
@@ -81,22 +89,31 @@ def pull_event(
 
         return then
 
-    for i in range(n_roots):
+    for i in range(len(events.roots)):
 
         def at_root(t: Array, y: Array, *theta: Array, i: int = i) -> tuple[Array, Array]:
-            return maps.arrive_at_root(i, t, y, row.h, *theta)
+            return maps.arrive_at_root(i, steps, t, y, row.h, *theta)
 
         found = lane_if(row.kind == i + 1, through(at_root), found)
-    if maps.events.presets:
+    if events.presets:
 
         def at_preset(t: Array, y: Array, *theta: Array) -> tuple[Array, Array]:
-            end = maps.hit_time(hits, row.cursor, theta)
-            return end, maps.arrive_at_preset(hits, t, y, end, *theta)
+            return maps.arrive_at_preset(hits, steps, row.cursor, t, y, row.h, *theta)
 
-        found = lane_if(row.kind == n_roots + 1, through(at_preset), found)
+        found = lane_if(row.kind == events.preset_kind, through(at_preset), found)
+    happens = row.kind > 0
+    if events.jumps_at_steps:
+
+        def by_itself(t: Array, y: Array, *theta: Array) -> tuple[Array, Array]:
+            return maps.arrive_by_itself(steps, ends_fixed, t, y, row.h, *theta)
+
+        jumps = maps.jumps(steps)
+        found = lane_if(~happens & jumps, through(by_itself), found)
+        happens = happens | jumps
     t_event, y_bar, *theta_bar = found
     return EventBars(
-        t=jnp.where(row.kind > 0, t_event, t_bar),
+        happens=happens,
+        t=jnp.where(happens, t_event, t_bar),
         t_first=t_event,
         y=y_bar,
         theta=tuple(theta_bar),
@@ -106,11 +123,12 @@ def pull_event(
 
 def _hits(maps: EventMaps, row: TapeRow, t: Array, theta: tuple[Array, ...]) -> Array:
     """Return which preset events happened at the end of a step: those at the next time of all."""
+    assert row.kind is not None and row.cursor is not None
     if not maps.events.presets:
         return jnp.zeros((0,), bool)
-    is_preset = row.kind == len(maps.events.roots) + 1
-    times = maps.preset_time(row.cursor, theta, jnp.sign(row.h))
-    nearest = times[0]
+    is_preset = row.kind == maps.events.preset_kind
+    times = [frozen(time) for time in maps.next_times(row.cursor, theta)]
+    nearest, sign = times[0], maps.mesh.sign
     for time in times[1:]:
-        nearest = jnp.where(jnp.abs(time - t) < jnp.abs(nearest - t), time, nearest)
+        nearest = jnp.where(sign * (time - nearest) < 0, time, nearest)
     return jnp.stack([is_preset & (time == nearest) for time in times])

@@ -39,23 +39,25 @@ def arrive(
     met: Met,
     cursor: Array,
     start: Sequence[MaybeArray],
+    size: tuple[Array, Array],
     tangents: Sequence[MaybeArray] | None,
     theta: tuple[Array, ...],
     plain: Arrival,
 ) -> Arrival:
-    """Return where the step comes to, behind the event that it met.
+    """Return where the step comes to, behind the events that it met.
 
     Args:
         maps: Maps of the events.
         met: What it met.
-        cursor: Next time of each preset event before the step.
+        cursor: Number of each preset event's next occurrence before the step.
         start: Time and state at the start of the step.
-        tangents: Theirs and theta's; None without a tangent.
+        size: Size of the step, and whether it ends where it ends if it meets no event.
+        tangents: Those of the start and of theta; None without a tangent.
         theta: Arrays of all functions.
         plain: Where it comes to without an event.
     """
-    n_roots = len(maps.events.roots)
-    arrival = plain
+    events, arrival = maps.events, plain
+    h, ends_fixed = size
 
     def through(function: Callable[..., Any]) -> Callable[[], Arrival]:
         def then() -> Arrival:
@@ -68,17 +70,22 @@ def arrive(
 
         return then
 
-    for i in range(n_roots):
+    for i in range(len(events.roots)):
 
         def at_root(t: Array, y: Array, *theta: Array, i: int = i) -> tuple[Array, Array]:
-            return maps.arrive_at_root(i, t, y, met.h, *theta)
+            return maps.arrive_at_root(i, met.steps, t, y, h, *theta)
 
         arrival = lane_if(met.kind == i + 1, through(at_root), arrival)
-    if maps.events.presets:
+    if events.presets:
 
         def at_preset(t: Array, y: Array, *theta: Array) -> tuple[Array, Array]:
-            end = maps.hit_time(met.hits, cursor, theta)
-            return end, maps.arrive_at_preset(met.hits, t, y, end, *theta)
+            return maps.arrive_at_preset(met.hits, met.steps, cursor, t, y, h, *theta)
 
-        arrival = lane_if(met.kind == n_roots + 1, through(at_preset), arrival)
+        arrival = lane_if(met.kind == events.preset_kind, through(at_preset), arrival)
+    if events.jumps_at_steps:
+
+        def by_itself(t: Array, y: Array, *theta: Array) -> tuple[Array, Array]:
+            return maps.arrive_by_itself(met.steps, ends_fixed, t, y, h, *theta)
+
+        arrival = lane_if((met.kind == 0) & met.jumps, through(by_itself), arrival)
     return arrival

@@ -1,7 +1,8 @@
 """Events of one trajectory: what they are, and what a solve carries along to find them.
 
 A root event is armed on one side of its surface, where `side * condition` is positive, and fires
-where that becomes zero. A preset event fires at given times, at which a step ends exactly.
+where that becomes zero. A preset event fires at times that are known (`event_times`), at which a
+step ends exactly. A step event is looked at where a step has ended anyway (`step_events`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pullback.core.typing import Array
+from pullback.ode.event_times import EventTimes, time_slack
 from pullback.ode.flat_function import FlatFunction
+from pullback.ode.step_events import StepEvent
 
 __all__ = ["EventSpec", "EventState", "PresetEvent", "RootEvent", "arm", "start_events"]
 
@@ -42,22 +45,19 @@ class RootEvent:
 
 @dataclasses.dataclass(frozen=True)
 class PresetEvent:
-    """An event at given times.
+    """An event at known times.
 
     Attributes:
-        times: The times of theta, in the direction of integration.
+        times: When it happens.
         affect: The state after the event.
         terminate: Whether the trajectory ends at the first of them.
+        is_silent: Whether it only makes a step end there: it is neither counted nor recorded.
     """
 
-    times: FlatFunction
+    times: EventTimes
     affect: FlatFunction | None
     terminate: bool
-
-    @property
-    def n(self) -> int:
-        """Number of times."""
-        return self.times.jaxpr.out_avals[0].shape[0]
+    is_silent: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,15 +66,38 @@ class EventSpec:
 
     Attributes:
         roots: Root events.
-        presets: Preset events; at one time they fire after root events.
+        presets: Preset events, silent ones last; at one time they fire after root events.
+        steps: Step events; they are looked at behind the others.
         max_recorded: How many are recorded for each trajectory.
-        max_events: How many may happen before the trajectory counts as chattering.
+        max_quick: How many root events may follow each other without progress before the
+            trajectory counts as chattering.
     """
 
     roots: tuple[RootEvent, ...]
-    presets: tuple[PresetEvent, ...]
+    presets: tuple[PresetEvent, ...] = ()
+    steps: tuple[StepEvent, ...] = ()
     max_recorded: int = 16
-    max_events: int = 1000
+    max_quick: int = 1000
+
+    @property
+    def n_told(self) -> int:
+        """How many preset events are counted and recorded."""
+        return sum(not event.is_silent for event in self.presets)
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything to count and record."""
+        return bool(self.roots or self.n_told or self.steps)
+
+    @property
+    def preset_kind(self) -> int:
+        """What says that a step ended at preset events; root event i is 1 + i."""
+        return len(self.roots) + 1
+
+    @property
+    def jumps_at_steps(self) -> bool:
+        """Whether step events change the state."""
+        return any(event.affect is not None for event in self.steps)
 
 
 class EventState(NamedTuple):
@@ -86,11 +109,12 @@ class EventState(NamedTuple):
         surface: Whether the state has just left its surface, so that the condition at the start
             of the step is rounding noise.
         rate: Rate of change of `side * condition` there.
-        cursor: Next time of each preset event.
+        cursor: Number of the next occurrence of each preset event.
         n_events: Events so far.
         cuts: How many of them ended a step early.
         last: The root event that fired last, -1 before the first.
         streak: How often it fired in a row without progress in time.
+        quick: How many root events came in a row with next to no time between them.
         time: When the last event was; the start before the first.
         gap: Time between the last two.
         shrinks: How often in a row that became shorter by a steady factor.
@@ -106,6 +130,7 @@ class EventState(NamedTuple):
     cuts: Array
     last: Array
     streak: Array
+    quick: Array
     time: Array
     gap: Array
     shrinks: Array
@@ -156,15 +181,14 @@ def start_events(
     signed_span: Array,
 ) -> EventState:
     """Return the state before the first step, at (t, y)."""
-    sign, span = jnp.sign(signed_span), jnp.abs(signed_span)
+    sign, span = jnp.where(signed_span < 0, -1.0, 1.0).astype(t.dtype), jnp.abs(signed_span)
     armed = [arm(event, t, y, slope, theta, span) for event in events.roots]
     parts = [jnp.stack(x) for x in zip(*armed, strict=True)] if armed else _nothing(t.dtype)
     side, is_armed, surface, rate = parts
     zero = jnp.zeros((), jnp.int32)
     # Those at the start itself have happened before it.
-    cursors = [
-        jnp.sum(sign * (p.times(t, y, theta) - t) <= 0, dtype=jnp.int32) for p in events.presets
-    ]
+    slack = time_slack(t, t + signed_span)
+    cursors = [event.times.n_past(t, theta, sign, slack) for event in events.presets]
     return EventState(
         side=side,
         armed=is_armed,
@@ -175,6 +199,7 @@ def start_events(
         cuts=zero,
         last=zero - 1,
         streak=zero,
+        quick=zero,
         time=t,
         gap=jnp.asarray(np.inf, t.dtype),
         shrinks=zero,

@@ -10,6 +10,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -52,10 +53,12 @@ def consistent_start(spec: SolveSpec, operands: SolveOperands) -> tuple[Array, A
         By the implicit function theorem, to second order.
     """
     assert spec.mass is not None
-    system = System(spec.field, operands.theta, spec.mass, operands.rtol, operands.atol)
+    system = System(
+        spec.field, operands.theta, spec.mass, operands.rtol, operands.atol, jac=spec.jac
+    )
     constraints = _Constraints(system, spec.mass)
     y0, t0 = operands.y0, operands.t0
-    fixed = System(spec.field, tuple(map(frozen_float, operands.theta)), spec.mass, y0, y0)
+    fixed = dataclasses.replace(system, theta=tuple(map(frozen_float, operands.theta)))
     still = _Constraints(fixed, spec.mass)
     weight = frozen(1.0 / (operands.atol + operands.rtol * jnp.abs(y0)))
     start = frozen(y0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from pullback.core.typing import Array, MaybeArray
-from pullback.ode.mesh import frozen
+from pullback.ode.mesh import frozen, frozen_float
 from pullback.ode.method import Step
 from pullback.ode.slope import slope
 from pullback.ode.spec import SolveSpec
@@ -27,16 +27,18 @@ class StepMaps:
         rtol: Relative tolerance, for equations inside a step.
         atol: Absolute tolerance, likewise.
         index: Number of the step, from 0; None outside a step.
+        is_stiff: Whether the stiff one of two methods takes it; None where there is one.
     """
 
     spec: SolveSpec
     rtol: Array
     atol: Array
     index: MaybeArray = None
+    is_stiff: MaybeArray = None
 
-    def at(self, index: Array) -> StepMaps:
+    def at(self, index: MaybeArray, is_stiff: MaybeArray = None) -> StepMaps:
         """Return the maps of step number `index`, which the noise of a step depends on."""
-        return dataclasses.replace(self, index=index)
+        return dataclasses.replace(self, index=index, is_stiff=is_stiff)
 
     def slope(self, t: Array, y: Array, *theta: Array) -> Array:
         """Return y'."""
@@ -44,7 +46,12 @@ class StepMaps:
 
     def step(self, t: Array, y: Array, h: Array, k1: MaybeArray, *theta: Array) -> Step:
         """Take one step, from a known first stage if there is one."""
-        return self.spec.method.step(self._system(theta), t, y, h, k1)
+        step = self.spec.method.step(self._system(theta), t, y, h, k1)
+        domain = self.spec.domain
+        if domain is None:
+            return step
+        end = frozen(t + h), frozen(step.y1)
+        return step._replace(outside=domain(*end, tuple(map(frozen_float, theta))) == 0)
 
     def arrive(self, t: Array, y: Array, h: Array, *theta: Array) -> Array:
         """Return only the state at the end of a step."""
@@ -68,4 +75,15 @@ class StepMaps:
 
     def _system(self, theta: tuple[Array, ...]) -> System:
         spec = self.spec
-        return System(spec.field, theta, spec.mass, self.rtol, self.atol, self.index, spec.noise)
+        return System(
+            spec.field,
+            theta,
+            spec.mass,
+            self.rtol,
+            self.atol,
+            self.index,
+            spec.noise,
+            is_stiff=self.is_stiff,
+            jac=spec.jac,
+            split=spec.split,
+        )

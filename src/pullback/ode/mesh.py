@@ -15,7 +15,7 @@ from jax import lax
 
 from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
-from pullback.ode.controller import PIController
+from pullback.ode.controller import StepController
 
 __all__ = ["Mesh", "MeshState", "Stop", "frozen", "frozen_float"]
 
@@ -83,12 +83,15 @@ class Mesh:
         times: Ends of given steps, NaN from the last one on; None unless steps are given.
         h_floor: Smallest step size at t = 0.
         dt_max: Largest step size; None without a limit.
+        dt_min: Smallest step size that is not the last; None without a limit.
         controller: Step-size control; None with fixed or given steps.
         error_order: Exponent of the step's local error.
         max_attempts: Bound on attempts.
         max_accepted: Bound on accepted steps; None without one.
         solves_equations: Whether a squared error of infinity says that equations inside the step
             were not solved; numbers that are not finite then give NaN.
+        outside: The squared error that says that a step led to a state that is not valid; None
+            where every state is.
     """
 
     t0: Array
@@ -99,16 +102,21 @@ class Mesh:
     times: MaybeArray
     h_floor: Array
     dt_max: MaybeArray
-    controller: PIController | None
+    dt_min: MaybeArray
+    controller: StepController | None
     error_order: int
     max_attempts: int
     max_accepted: int | None
     solves_equations: bool
+    outside: float | None = None
 
-    def start(self, h: MaybeArray, done: Array | bool = False) -> MeshState:
+    def start(
+        self, h: MaybeArray, done: Array | bool = False, memory: MaybeArray = None
+    ) -> MeshState:
         """Return the state before the first attempt, whose size will be `h`."""
         dtype = self.t0.dtype
-        memory = None if self.controller is None else self.controller.initial_memory(dtype)
+        if self.controller is not None and memory is None:
+            memory = self.controller.initial_memory(dtype)
         zero = jnp.zeros((), jnp.int32)
         nothing = jnp.zeros((), dtype)
         return MeshState(self.t0, h, memory, nothing, zero, zero, jnp.asarray(done))
@@ -131,7 +139,7 @@ class Mesh:
         return jnp.where(is_last, remaining, rounded), is_last
 
     def _propose_before(self, state: MeshState, stop: Stop) -> tuple[Array, Array]:
-        remaining = stop.time - state.t
+        remaining = self._until(stop.time, state.t)
         if self.controller is None:
             end = self._next_end(state, stop)
             aims = self.sign * (stop.time - end) <= _SLIVER * jnp.abs(self.dt)
@@ -139,6 +147,18 @@ class Mesh:
         aims = _STRETCH * jnp.abs(remaining) <= jnp.abs(state.h)
         rounded = (state.t + state.h) - state.t
         return jnp.where(aims, remaining, rounded), aims
+
+    def _until(self, time: Array, t: Array) -> Array:
+        """Return the size of the step from t to a stop: one whose stages lie before an inner stop.
+
+        The vector field may jump there. And no step is empty, for implicit ones divide by its size.
+        """
+        exact = time - t
+        eps = 4.0 * float(jnp.finfo(t.dtype).eps)
+        margin = self.sign * eps * (jnp.abs(time) + jnp.abs(exact))
+        remaining = jnp.where(time == self.t1, exact, exact - margin)
+        least = jnp.where(self.t0 == self.t1, 0.0, self.resolution(t))
+        return jnp.where(self.sign * remaining >= least, remaining, self.sign * least)
 
     def is_short(self, state: MeshState, stop: Stop) -> Array:
         """Whether a fixed step that ends at `stop` is shorter than it would be without."""
@@ -165,7 +185,7 @@ class Mesh:
         q2 = frozen(q2)
         n_attempts = state.n_attempts + 1
         if self.controller is None:
-            accept = q2 < np.inf
+            accept = q2 < (np.inf if self.outside is None else self.outside)
             index = state.n_accepted if stop is None else state.n_accepted - stop.cuts
             end = self._fixed_end(index)
             h_next = memory = None
@@ -214,9 +234,13 @@ class Mesh:
             broken = jnp.where(jnp.isnan(state.q2), broken, _code("newton_diverged"))
         if self.controller is None:
             failure = jnp.where(state.q2 < np.inf, _code("max_steps_reached"), broken)
+            if self.outside is not None:
+                failure = jnp.where(state.q2 == self.outside, _code("left_domain"), failure)
         else:
             has_room = self.has_room(state)
             no_room = jnp.where(state.q2 < np.inf, _code("dt_underflow"), broken)
+            if self.outside is not None:
+                no_room = jnp.where(state.q2 == self.outside, _code("left_domain"), no_room)
             failure = jnp.where(used_up & has_room, _code("max_steps_reached"), no_room)
         if self.max_accepted is not None:
             is_full = state.n_accepted >= self.max_accepted
@@ -236,7 +260,12 @@ class Mesh:
         return self.sign * jnp.minimum(jnp.abs(h), self.dt_max)
 
     def smallest_step(self, t: Array) -> Array:
-        """Return the smallest useful step size at time t."""
+        """Return the smallest step size that is tried at time t."""
+        least = self.resolution(t)
+        return least if self.dt_min is None else jnp.maximum(least, self.dt_min)
+
+    def resolution(self, t: Array) -> Array:
+        """Return the smallest step size that time t can resolve."""
         return jnp.abs(t) * (8.0 * float(jnp.finfo(t.dtype).eps)) + self.h_floor
 
 

@@ -24,12 +24,18 @@ class Step(NamedTuple):
         stages: What the method has computed on the way, from which rows inside the step are made.
         failed: Whether an equation inside was not solved, so that the step must not count; None
             for methods that solve none.
+        outside: Whether the end is not a valid state, so that the step must not count; None where
+            every state is valid.
+        stiffness: How far the step reaches towards the stability limit of an explicit method,
+            which is at one; None where nobody asks.
     """
 
     y1: Array
     err: MaybeArray
     stages: tuple[Array, ...]
     failed: MaybeArray = None
+    outside: MaybeArray = None
+    stiffness: MaybeArray = None
 
 
 class Method(abc.ABC):
@@ -83,6 +89,11 @@ class Method(abc.ABC):
     def is_implicit(self) -> bool:
         """Whether a step solves equations with the Jacobian."""
         return False
+
+    @property
+    def takes_mass(self) -> bool:
+        """Whether the method takes a mass matrix."""
+        return self.is_implicit
 
     @abc.abstractmethod
     def step(self, system: Any, t: Array, y: Array, h: Array, k1: MaybeArray) -> Step:

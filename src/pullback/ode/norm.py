@@ -9,7 +9,7 @@ from pullback.core.typing import Array
 from pullback.ode.method import Step
 from pullback.ode.spec import SolveSpec
 
-__all__ = ["attempt_norm", "error_norm", "mean_square", "tangent_norm"]
+__all__ = ["attempt_norm", "error_norm", "mean_square", "outside_norm", "tangent_norm"]
 
 
 def mean_square(x: Array) -> Array:
@@ -49,12 +49,20 @@ def attempt_norm(spec: SolveSpec, y: Array, step: Step, rtol: Array, atol: Array
     """Return the squared error norm of an attempt; with fixed steps, whether it is finite.
 
     A method that solves equations gives infinity where it could not, and NaN where a number is
-    not finite.
+    not finite. A step to a state that is not valid gives the largest finite number.
     """
     if spec.adaptive:
         q2 = error_norm(step.err, y, step.y1, rtol, atol)
     else:
         q2 = jnp.sum(jnp.abs(step.y1))
-    if step.failed is None:
+    if step.failed is not None:
+        q2 = jnp.where(step.failed, np.inf, jnp.where(q2 < np.inf, q2, np.nan))
+    if step.outside is None:
         return q2
-    return jnp.where(step.failed, np.inf, jnp.where(q2 < np.inf, q2, np.nan))
+    # Numbers that are not finite are told as such, for every comparison with them is false.
+    return jnp.where(step.outside & (q2 < np.inf), outside_norm(q2.dtype), q2)
+
+
+def outside_norm(dtype: np.dtype) -> float:
+    """Return the squared error norm that says: not a valid state."""
+    return float(jnp.finfo(dtype).max)

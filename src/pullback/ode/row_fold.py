@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while, store_row
+from pullback.ode.maps import StepMaps
 from pullback.ode.mesh import frozen
 from pullback.ode.partial_ad import pull_back
 from pullback.ode.rows import row_at, save_time
@@ -25,15 +26,17 @@ class TakenStep(NamedTuple):
     """A step taken again in the backward sweep.
 
     Attributes:
+        maps: Its maps.
         t: Its start.
         y: State there.
         h: Its size.
-        y1: State at its end.
+        y1: State at its end, behind events.
         stages: Its stages.
         t1: Its end.
         is_first: Whether it is the trajectory's first.
     """
 
+    maps: StepMaps
     t: Array
     y: Array
     h: Array
@@ -189,7 +192,7 @@ class RowFold:
         self, taken: TakenStep, time: Array, bar: Array
     ) -> tuple[Array, list[MaybeArray]]:
         """Return the row inside the step, and what its cotangent is to the step's parts."""
-        maps, theta = self.sweep.maps, self.sweep.operands.theta
+        maps, theta = taken.maps, self.sweep.operands.theta
         # A step of length zero has no inside, but dividing by it would still give NaN.
         h = jnp.where(taken.h == 0, 1.0, taken.h)
         n_stages, moves_h = len(taken.stages), bool(self.flags.t0)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from pullback.core.status import Status
 from pullback.core.typing import Array
 from pullback.lanes.primitive import Backend, lane_call
+from pullback.ode.event_start import behind_last_event, with_event_times
 from pullback.ode.initial import consistent_start
 from pullback.ode.mesh import frozen
 from pullback.ode.operands import flatten_operands
@@ -42,8 +43,8 @@ def solve_lanes(
     """
     start = None
     if spec.events is not None and spec.events.presets:
-        operands = operands._replace(y0=_behind_start(spec, operands))
-    if spec.mass is not None and spec.mass.is_singular:
+        operands = with_event_times(spec, operands)
+    if spec.mass is not None and spec.mass.is_singular and not spec.resumes:
         y0, start = consistent_start(spec, operands)
         # Without a consistent start nothing is integrated.
         t1 = jnp.where(start == int(Status.success), operands.t1, jnp.nan)
@@ -54,8 +55,12 @@ def solve_lanes(
         is_valid = start == int(Status.success)
         result = result._replace(status=jnp.where(is_valid, result.status, start))
     is_success = result.status == int(Status.success)
+    if result.ends_at_event is not None:
+        happens = result.ends_at_event & is_success
+        y_end = behind_last_event(spec, operands, result.t_end, result.y_end, happens)
+        result = result._replace(y_end=y_end)
     t_end = jnp.where(is_success, operands.t1, frozen(result.t_end))
-    if spec.events is not None:
+    if spec.events is not None and spec.events.tells:
         is_ended = result.status == int(Status.terminated)
         t_end = jnp.where(is_ended, result.t_end, t_end)
     n_saved = is_success.astype(jnp.int32) if result.n_saved is None else result.n_saved
@@ -74,18 +79,9 @@ def solve_lanes(
         n_events=result.n_events,
         event_times=result.event_times,
         event_indices=result.event_indices,
+        n_grazing=result.n_grazing,
+        mesh=result.mesh,
     )
-
-
-def _behind_start(spec: SolveSpec, operands: SolveOperands) -> Array:
-    """Return the state behind preset events at t0 itself."""
-    assert spec.events is not None
-    y, t0, theta = operands.y0, operands.t0, operands.theta
-    for event in spec.events.presets:
-        if event.affect is not None:
-            is_now = jnp.any(event.times(t0, y, theta) == t0)
-            y = jnp.where(is_now, event.affect(t0, y, theta), y)
-    return y
 
 
 def _unflatten(spec: SolveSpec, flat: tuple[Array, ...]) -> SolveResult:
@@ -110,7 +106,8 @@ def _count_evaluations(spec: SolveSpec, operands: SolveOperands, result: SolveRe
     at_start = int(spec.adaptive or method.is_fsal)
     count = result.n_attempts * method.n_evaluations + at_start
     if spec.adaptive and spec.automatic_dt:
-        count = count + jnp.isnan(operands.dt).astype(jnp.int32)
+        dt = operands.dt[0] if spec.resumes else operands.dt
+        count = count + jnp.isnan(dt).astype(jnp.int32)
     if spec.save == "times":
         count = count + result.n_saved * method.n_row_evaluations
     return count.astype(jnp.int32)

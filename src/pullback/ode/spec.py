@@ -13,12 +13,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pullback.core.typing import Array, MaybeArray
-from pullback.ode.controller import PIController
+from pullback.ode.controller import StepController
 from pullback.ode.events import EventSpec
 from pullback.ode.field import FlatField
+from pullback.ode.flat_function import FlatFunction
 from pullback.ode.mass import MassMatrix
 from pullback.ode.method import Method
 from pullback.ode.noise import NoiseSpec
+from pullback.ode.split import SplitParts
 
 __all__ = ["DiscreteAdjoint", "LaneSolution", "SaveMode", "SolveOperands", "SolveSpec"]
 
@@ -42,8 +44,10 @@ class DiscreteAdjoint:
             `value_and_grad` reports it in any case.
         tape: Rows of accepted steps kept per trajectory in flight; longer runs are recomputed in
             segments of this length. None keeps every step.
-        scheme: Reserved for checkpointing between segments.
-        storage: Reserved for checkpointing between segments.
+        scheme: Makes the solve in parts of `tape` attempts and keeps the state between some of
+            them, as this scheme of checkpointed loops says (`pb.Online(64)`), for runs whose
+            snapshots alone would not fit. Reverse mode only.
+        storage: Where those states are kept: `pb.RAM()`, `pb.Disk(path)` and the like.
     """
 
     resolve: bool = True
@@ -92,13 +96,20 @@ class SolveSpec:
         automatic_dt: Whether a NaN in `dt` selects the automatic first step. With False the
             code for it is left out and `dt` must be finite.
         limit_dt: Whether `dt_max` is applied. With False the code for it is left out.
+        floor_dt: Whether `dt_min` is applied, likewise.
+        domain: Where a state is valid, real function of (t, y) that is one there and zero
+            elsewhere; None for everywhere.
         mass: Mass matrix; None for the identity.
         events: Its events; None without.
         more_floating: Which entries of theta behind the field's own are floating: arrays that
             events, or the noise, close over.
         noise: How noise enters; None for an ordinary equation.
+        jac: The Jacobian of the vector field, where a user gave it; None derives it.
+        split: The two parts of the vector field; None where it is not split.
         initialization: How algebraic variables start: "brown" solves for them, "check" wants them
             consistent as they are.
+        resumes: Whether this is a part of a solve: `dt` then holds the step size and the
+            controller's memory that the part before left, and a tangent ends where the part did.
         mesh: "chosen" by the controller or by `dt`; "given" takes the steps of another solve,
             whose first one starts at t0 and whose last one ends at t1.
     """
@@ -106,7 +117,7 @@ class SolveSpec:
     field: FlatField
     method: Method
     adaptive: bool
-    controller: PIController
+    controller: StepController
     max_steps: int
     save: SaveMode
     n_saves: int
@@ -114,12 +125,17 @@ class SolveSpec:
     adjoint: DiscreteAdjoint = dataclasses.field(default_factory=DiscreteAdjoint)
     automatic_dt: bool = True
     limit_dt: bool = False
+    floor_dt: bool = False
+    domain: FlatFunction | None = None
     mass: MassMatrix | None = None
+    jac: FlatFunction | None = None
+    split: SplitParts | None = None
     initialization: Literal["brown", "check"] = "brown"
     more_floating: tuple[bool, ...] = ()
     noise: NoiseSpec | None = None
     events: EventSpec | None = None
     mesh: Literal["chosen", "given"] = "chosen"
+    resumes: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
@@ -155,9 +171,11 @@ class SolveOperands(NamedTuple):
         dt: Step size of a fixed-step solve or first step of an adaptive one (magnitude; the sign
             is taken from `t1 - t0`); NaN selects the automatic first step. With a given mesh:
             where its steps end, `(n,)`, NaN from the last one on; n is at least their number.
+            In a part of a solve: the step size, then the controller's memory, `(1 + m,)`.
         rtol: Relative tolerance, `()` or `(n,)`.
         atol: Absolute tolerance, `()` or `(n,)`.
         dt_max: Largest step (magnitude); used where the spec limits the step.
+        dt_min: Smallest step (magnitude); used where the spec says so.
         probe: Three zeros. Its cotangent carries out of a reverse pass, summed over trajectories:
             how many gradients are unresolved, the squared estimated error, the squared scale.
         theta: Parameter leaves and arrays the vector field closes over.
@@ -171,6 +189,7 @@ class SolveOperands(NamedTuple):
     rtol: Array
     atol: Array
     dt_max: Array
+    dt_min: Array
     probe: Array
     theta: tuple[Array, ...]
 
@@ -192,6 +211,8 @@ class LaneSolution(NamedTuple):
         n_events: Events; None where the spec has none.
         event_times: When the recorded ones were, NaN behind the last.
         event_indices: Which they were, -1 behind the last.
+        n_grazing: How many were nearly tangential; None where none can be.
+        mesh: What the next part of a solve starts with; None unless this is a part.
     """
 
     t: Array
@@ -207,3 +228,5 @@ class LaneSolution(NamedTuple):
     n_events: MaybeArray = None
     event_times: MaybeArray = None
     event_indices: MaybeArray = None
+    n_grazing: MaybeArray = None
+    mesh: MaybeArray = None

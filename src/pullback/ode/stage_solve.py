@@ -17,6 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.linalg import Factors, factorise, solve
 from pullback.ode.field import FlatField
+from pullback.ode.flat_function import FlatFunction
 from pullback.ode.mass import MassMatrix
 from pullback.ode.mesh import frozen
 from pullback.ode.partial_ad import push_forward
@@ -34,6 +35,8 @@ __all__ = [
 # An elimination without pivoting loses a digit for each factor of ten in the growth of its
 # multipliers; so much must be left below the tolerance.
 _SPARE = 1e-3
+# Up to so many components a product with a given Jacobian is written out.
+_LARGEST_UNROLLED = 64
 
 
 class Static(NamedTuple):
@@ -43,16 +46,28 @@ class Static(NamedTuple):
         field: The vector field.
         mass: The mass matrix; None for the identity.
         of_constraints: Whether W has the rows of J that belong to algebraic equations only.
+        jac: The Jacobian that a user gave; None where it is derived from the field.
     """
 
-    field: FlatField
+    field: FlatField | FlatFunction
     mass: MassMatrix | None
     of_constraints: bool = False
+    jac: FlatFunction | None = None
 
     @classmethod
     def of(cls, system: System, of_constraints: bool = False) -> Static:
         """Return the static part of `system`."""
-        return cls(system.field, system.mass, of_constraints)
+        return cls(system.field, system.mass, of_constraints, system.jac)
+
+    def product(self, t: Array, y: Array, x: Array, theta: tuple[Array, ...]) -> Array:
+        """Return J(t, y, theta) x, in the rows that W has of J.
+
+        A step with a Jacobian of the user's is a function of that one, so this is what is
+        differentiated.
+        """
+        if self.jac is not None:
+            return self.restricted(matrix_times(self.jac(t, y, theta), x))
+        return self.restricted(jax.jvp(lambda v: self.field(t, v, theta), (y,), (x,))[1])
 
     def restricted(self, x: Array) -> Array:
         """Return the rows of a product with J that W has."""
@@ -140,8 +155,7 @@ def _solve_jvp(static: Static, primals: Any, tangents: Any) -> tuple[Array, Arra
     x = _solve(static, factors, inverse, t, y, theta, b)
 
     def product(t: Array, y: Array, *theta: Array) -> Array:
-        """Return J(t, y, theta) x for a fixed x, in the rows that W has of J."""
-        return static.restricted(jax.jvp(lambda v: static.field(t, v, theta), (y,), (x,))[1])
+        return static.product(t, y, x, theta)
 
     total = b_dot
     moving = (t_dot, y_dot, *theta_dot)
@@ -154,6 +168,17 @@ def _solve_jvp(static: Static, primals: Any, tangents: Any) -> tuple[Array, Arra
     if total is None:
         return x, jnp.zeros_like(x)
     return x, solve(factors, total)
+
+
+def matrix_times(matrix: Array, x: Array) -> Array:
+    """Return `matrix @ x`, column by column where there are few: lanes keep those in registers."""
+    n = x.shape[0]
+    if n > _LARGEST_UNROLLED:
+        return matrix @ x
+    total = matrix[:, 0] * x[0]
+    for j in range(1, n):
+        total = total + matrix[:, j] * x[j]
+    return total
 
 
 def known(tangent: Any) -> MaybeArray:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
+from pullback.ode.auto_switch import first_switch, next_switch, turn
 from pullback.ode.event_attempt import choose, meet_events
 from pullback.ode.event_maps import EventMaps
 from pullback.ode.event_step import next_stop
@@ -25,7 +26,7 @@ from pullback.ode.method import Step
 from pullback.ode.norm import attempt_norm, tangent_norm
 from pullback.ode.partial_ad import push_forward
 from pullback.ode.spec import SolveOperands, SolveSpec
-from pullback.ode.start import first_step, make_mesh, tolerances
+from pullback.ode.start import controller_memory, first_step, make_mesh, tolerances
 from pullback.ode.sweep_state import Attempt, Control, Seed, SweepState
 
 __all__ = [
@@ -100,11 +101,11 @@ class Sweep:
     rtol: Array
     atol: Array
 
-    @property
-    def event_maps(self) -> EventMaps | None:
-        """The maps of steps that end at events; None without events."""
+    def event_maps(self, is_stiff: MaybeArray = None) -> EventMaps | None:
+        """Return the maps of steps that end at events; None without events."""
         events = self.spec.events
-        return None if events is None else EventMaps(self.maps, events)
+        maps = self.maps if is_stiff is None else self.maps.at(None, is_stiff)
+        return None if events is None else EventMaps(maps, events, self.mesh)
 
     @property
     def maps(self) -> StepMaps:
@@ -129,19 +130,23 @@ class Sweep:
             q2_dot = jnp.where(s.is_controlled, q2_dot * self.control.weight, 0.0)
             q2 = jnp.maximum(q2_state, q2_dot)
         after, accept = self.mesh.decide(s.mesh, h, is_last, q2, stop)
+        switch, after = next_switch(self.spec.method, s.switch, step, after, accept)
         attempt = Attempt(t, h_in, t_dot, step, dot, accept, is_last, h_dot)
         if stop is not None:
-            return meet_events(self, s, after, attempt, largest, q2_state, stop)
+            met, attempt = meet_events(self, s, after, attempt, largest, q2_state, stop)
+            return met._replace(switch=switch), attempt
         new = self._arrived(step, dot, largest)
         old = (s.y, s.k1, s.v, s.k1_dot, s.largest)
         y, k1, v, k1_dot, largest = map(functools.partial(choose, accept), new, old)
         control = self.keeps_control(s, after, accept, q2_state)
-        return SweepState(after, y, k1, v, k1_dot, largest, control), attempt
+        state = SweepState(after, y, k1, v, k1_dot, largest, control, switch=switch)
+        return state, attempt
 
     def _stop(self, s: SweepState) -> Stop | None:
-        if self.event_maps is None or s.events is None:
+        maps = self.event_maps()
+        if maps is None or s.events is None:
             return None
-        return next_stop(self.event_maps, self.mesh, s.events, self.operands.theta)
+        return next_stop(maps, s.events, self.operands.theta)
 
     def _time_tangents(self, s: SweepState, is_first: Array) -> tuple[MaybeArray, MaybeArray]:
         """Return the tangents of a step's start and size: the first one ends where it ends."""
@@ -180,12 +185,12 @@ class Sweep:
     ) -> tuple[Step, Any]:
         """Return one step of the method and its tangent, None without one."""
         primals = (t, s.y, h, s.k1, *self.operands.theta)
-        maps = self.maps.at(s.mesh.n_accepted)
+        maps = self.maps.at(s.mesh.n_accepted, turn(s.switch))
         if s.v is None:
             return maps.step(*primals), None
         tangents = (t_dot, s.v, h_dot, s.k1_dot, *self.seed.theta)
         step, dot = push_forward(maps.step, primals, tangents)
-        dot = dot._replace(failed=None)  # a verdict has no tangent
+        dot = dot._replace(failed=None, outside=None, stiffness=None)  # verdicts have no tangents
         if self.control is not None and self.control.is_all:
             dot = jax.tree.map(frozen, dot)
         return step, dot
@@ -254,7 +259,7 @@ def make_sweep(
         if not seed.is_zero:
             t_dot = jnp.zeros_like(mesh.t0) if seed.t0 is None else seed.t0
     return sweep, SweepState(
-        mesh=mesh.start(h, done),
+        mesh=mesh.start(h, done, controller_memory(spec, operands)),
         y=operands.y0,
         k1=k1 if is_fsal else None,
         v=v,
@@ -264,4 +269,5 @@ def make_sweep(
         t_dot=t_dot,
         events=events,
         last_kind=None if events is None else jnp.zeros((), jnp.int32),
+        switch=first_switch(spec.method),
     )

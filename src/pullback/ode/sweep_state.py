@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+
+from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
+from pullback.ode.auto_switch import Switch
 from pullback.ode.event_step import Met
 from pullback.ode.events import EventState
-from pullback.ode.mesh import MeshState
+from pullback.ode.mesh import Mesh, MeshState
 from pullback.ode.method import Step
 
-__all__ = ["Attempt", "Control", "Seed", "SweepState"]
+__all__ = ["Attempt", "Control", "Seed", "SweepState", "ends_with_event"]
 
 
 class Seed(NamedTuple):
@@ -60,6 +64,7 @@ class SweepState(NamedTuple):
         t_dot: Tangent of the time, which events move; None without events or tangent.
         events: What is known of events; None without.
         last_kind: Which event the last accepted step met, 0 if none; None without events.
+        switch: Which of two methods takes the next step; None where there is one.
     """
 
     mesh: MeshState
@@ -72,6 +77,7 @@ class SweepState(NamedTuple):
     t_dot: MaybeArray = None
     events: EventState | None = None
     last_kind: MaybeArray = None
+    switch: Switch | None = None
 
 
 class Attempt(NamedTuple):
@@ -98,3 +104,16 @@ class Attempt(NamedTuple):
     is_last: Array
     h_dot: MaybeArray = None
     met: Met | None = None
+
+
+def ends_with_event(mesh: Mesh, end: SweepState) -> tuple[Array, Array]:
+    """Return whether a trajectory ended with an event that has a time of its own; and if at t1.
+
+    A step event that ends the trajectory at t1 has no time of its own: t1 it is.
+    """
+    assert end.events is not None
+    is_ended = end.events.verdict == int(Status.terminated)
+    reached = mesh.has_reached_end(end.mesh)
+    met_one = end.last_kind > 0
+    is_event = jnp.where(reached, met_one & (is_ended | (end.events.verdict == 0)), is_ended)
+    return is_event, is_ended & reached & ~met_one

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.field import FlatField
+from pullback.ode.flat_function import FlatFunction
 from pullback.ode.mass import MassMatrix, placed
 from pullback.ode.noise import Increments, NoiseSpec
+from pullback.ode.split import SplitParts
 
 __all__ = ["System"]
 
@@ -32,15 +34,21 @@ class System:
         atol: Absolute tolerance, likewise.
         index: Number of the step, from 0; None outside a step.
         noise: How noise enters; None for an ordinary equation.
+        is_stiff: Whether the stiff one of two methods takes the step; None where there is one.
+        jac: The Jacobian of the vector field, `(n, n)`; None derives it.
+        split: The two parts of the vector field; None where it is not split.
     """
 
-    field: FlatField
+    field: FlatField | FlatFunction
     theta: tuple[Array, ...]
     mass: MassMatrix | None
     rtol: Array
     atol: Array
     index: MaybeArray = None
     noise: NoiseSpec | None = None
+    is_stiff: MaybeArray = None
+    jac: FlatFunction | None = None
+    split: SplitParts | None = None
 
     def __call__(self, t: Array, y: Array) -> Array:
         """Evaluate the vector field."""
@@ -57,7 +65,21 @@ class System:
 
     def jacobian(self, t: Array, y: Array) -> list[Array]:
         """Return the columns of the Jacobian of the vector field by the state."""
+        if self.jac is not None:
+            matrix = self.jac(t, y, self.theta)
+            return [matrix[:, j] for j in range(y.shape[0])]
         return jacobian_columns(self.field, t, y, self.theta)
+
+    @property
+    def stiff_part(self) -> System:
+        """The system of the stiff part of the vector field; all of it where it is not split."""
+        if self.split is None:
+            return self
+        return dataclasses.replace(self, field=self.split.implicit, jac=None, split=None)
+
+    def other_part(self, t: Array, y: Array) -> MaybeArray:
+        """Evaluate the part of the vector field that is not stiff; None where it is not split."""
+        return None if self.split is None else self.split.explicit(t, y, self.theta)
 
     def mass_times(self, x: Array) -> Array:
         """Return M x."""
@@ -88,7 +110,9 @@ class System:
         return self.noise
 
 
-def jacobian_columns(field: FlatField, t: Array, y: Array, theta: tuple[Array, ...]) -> list[Array]:
+def jacobian_columns(
+    field: FlatField | FlatFunction, t: Array, y: Array, theta: tuple[Array, ...]
+) -> list[Array]:
     """Return the columns of df/dy, by forward mode in the direction of each component."""
 
     def of_state(x: Array) -> Array:
@@ -104,7 +128,7 @@ def jacobian_columns(field: FlatField, t: Array, y: Array, theta: tuple[Array, .
 
 
 @functools.lru_cache(maxsize=256)
-def _uses_time(field: FlatField) -> bool:
+def _uses_time(field: FlatField | FlatFunction) -> bool:
     jaxpr = field.jaxpr.jaxpr
     time = jaxpr.invars[0]
     return any(time is atom for eqn in jaxpr.eqns for atom in eqn.invars) or any(

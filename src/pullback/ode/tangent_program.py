@@ -10,6 +10,7 @@ ends, the last step ends at t1; a saved row moves with its time along the vector
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,18 +19,19 @@ import jax.numpy as jnp
 from jax import lax
 
 from pullback.core.compat import Zero
-from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while
 from pullback.lanes.program import JvpProgram, LaneCall, LaneProgram
 from pullback.ode.adjoint_program import transpose_tangent
-from pullback.ode.event_step import Record
+from pullback.ode.auto_switch import turn
+from pullback.ode.event_record import Record
 from pullback.ode.mesh import frozen
 from pullback.ode.operands import NO_TIMES, MovingTimes, moving_times, unflatten_operands
 from pullback.ode.partial_ad import push_forward
 from pullback.ode.rows import StepRows, TimeRows, row_at
 from pullback.ode.spec import SolveOperands, SolveSpec
 from pullback.ode.sweep import Attempt, Seed, Sweep, SweepState, make_sweep
+from pullback.ode.sweep_state import ends_with_event
 
 __all__ = ["TangentProgram"]
 
@@ -42,6 +44,8 @@ class _LastStep(NamedTuple):
     h: Array
     v: MaybeArray
     t_dot: MaybeArray
+    is_stiff: MaybeArray
+    steps: MaybeArray
 
 
 class _State(NamedTuple):
@@ -113,21 +117,23 @@ class _TangentSweep:
         """Sweep from start to end; return the last state, the rows and the events' times."""
         rows = self._make_rows()
         events = self.sweep.spec.events
-        record = None if events is None else Record.empty(events, start.y.dtype)
+        record = None
+        if events is not None and events.tells:
+            record = Record.empty(events, start.y.dtype)
 
         def body(s: _State) -> _State:
             after, attempt = self.sweep.attempt(s.sweep)
             cursor = s.cursor
             if record is not None and attempt.met is not None and s.sweep.events is not None:
-                moved = jnp.zeros_like(start.mesh.t) if after.t_dot is None else after.t_dot
-                record.add(attempt.met._replace(t1=moved), s.sweep.events)
+                t_dot = jnp.zeros_like(start.mesh.t) if after.t_dot is None else after.t_dot
+                record.add(attempt.met._replace(t1=t_dot), s.sweep.events)
             if isinstance(rows, TimeRows):
                 row_of = self._row_of(s.sweep, after, attempt)
                 cursor = rows.save(s.cursor, after.mesh, row_of)
             elif rows is not None:
                 still = jnp.zeros_like(after.y)
-                moved = still if after.v is None else after.v
-                rows.save(s.sweep.mesh, after.mesh, (moved,), (still,))
+                v = still if after.v is None else after.v
+                rows.save(s.sweep.mesh, after.mesh, (v,), (still,))
             return _State(after, cursor, self._last_step(s, attempt))
 
         cursor = rows.start() if isinstance(rows, TimeRows) else None
@@ -155,11 +161,12 @@ class _TangentSweep:
         return v
 
     def end_time_tangent(self, end: _State) -> Array:
-        """Return the tangent of the time at which an event ended the trajectory."""
-        assert end.sweep.events is not None
-        t_dot = end.sweep.t_dot
-        moved = jnp.zeros_like(end.sweep.mesh.t) if t_dot is None else t_dot
-        return jnp.where(end.sweep.events.verdict == int(Status.terminated), moved, 0.0)
+        """Return the tangent of the time of the event with which the trajectory ended."""
+        zero = jnp.zeros_like(end.sweep.mesh.t)
+        is_event, is_t1 = ends_with_event(self.sweep.mesh, end.sweep)
+        dot = zero if end.sweep.t_dot is None else end.sweep.t_dot
+        dot = jnp.where(is_event, dot, 0.0)
+        return dot if self.tangents.t1 is None else jnp.where(is_t1, self.tangents.t1, dot)
 
     def _make_rows(self) -> TimeRows | StepRows | None:
         spec = self.sweep.spec
@@ -197,11 +204,12 @@ class _TangentSweep:
         """Return the state at a time inside a step, and its tangent at fixed time."""
         sweep, step = self.sweep, attempt.step
         primals = (time, attempt.t, before.y, attempt.h, *step.stages, *sweep.operands.theta)
+        row = sweep.maps.at(None, turn(before.switch)).row
         if attempt.dot is None:
-            return sweep.maps.row(*primals), None
+            return row(*primals), None
         h_dot = attempt.h_dot
         tangents = (None, attempt.t_dot, before.v, h_dot, *attempt.dot.stages, *sweep.seed.theta)
-        return push_forward(sweep.maps.row, primals, tangents)
+        return push_forward(row, primals, tangents)
 
     def _at_end(self, after: SweepState, time: Array) -> tuple[Array, MaybeArray]:
         """Return the state at a step's end, as its time moves, and its tangent at fixed time."""
@@ -218,12 +226,17 @@ class _TangentSweep:
         zero = jnp.zeros((), start.y.dtype)
         has_time = self.sweep.seed.t0 is not None or start.t_dot is not None
         t_dot = zero if has_time else None
-        return _LastStep(start.mesh.t, start.y, zero, start.v, t_dot)
+        steps = None
+        if self.sweep.spec.events is not None:
+            steps = jnp.zeros((len(self.sweep.spec.events.steps),), bool)
+        return _LastStep(start.mesh.t, start.y, zero, start.v, t_dot, turn(start.switch), steps)
 
     def _last_step(self, s: _State, attempt: Attempt) -> _LastStep | None:
         if s.last is None:
             return None
-        new = _LastStep(attempt.t, s.sweep.y, attempt.h, s.sweep.v, attempt.t_dot)
+        before = s.sweep
+        stiff, steps = turn(before.switch), None if attempt.met is None else attempt.met.steps
+        new = _LastStep(attempt.t, before.y, attempt.h, before.v, attempt.t_dot, stiff, steps)
         return jax.tree.map(lambda a, b: jnp.where(attempt.accept, a, b), new, s.last)
 
     def _through_last_step(self, last: _LastStep, index: Array) -> Array:
@@ -239,4 +252,8 @@ class _TangentSweep:
         if all(tangent is None for tangent in tangents):
             return jnp.zeros_like(last.y)
         primals = (last.t, last.y, h, *operands.theta)
-        return push_forward(self.sweep.maps.at(index).arrive, primals, tangents)[1]
+        arrive: Any = self.sweep.maps.at(index, last.is_stiff).arrive
+        maps = self.sweep.event_maps(last.is_stiff)
+        if maps is not None and maps.events.jumps_at_steps:
+            arrive = functools.partial(maps.arrive_at_end, last.steps)
+        return push_forward(arrive, primals, tangents)[1]

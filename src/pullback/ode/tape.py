@@ -1,9 +1,9 @@
 """The tape of accepted steps, bounded: a ring of rows, and snapshots to fill it again.
 
-A row is what one reverse step needs, `(y, t, h[, ve][, kind, cursor])`. Runs longer than the ring
-keep the loop's state at the start of every segment of `n_rows` accepted steps; the reverse sweep
-then repeats a segment to fill the ring again. Runs that cannot be longer have no snapshots, and no
-code for it.
+A row is what one reverse step needs, `(y, t, h[, ve][, kind, cursor, steps][, is_stiff])`. Runs
+longer than the ring keep the loop's state at the start of every segment of `n_rows` accepted steps;
+the reverse sweep then repeats a segment to fill the ring again. Runs that cannot be longer have no
+snapshots, and no code for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from jax import lax
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_while, store_row
+from pullback.ode.auto_switch import Switch
+from pullback.ode.events import EventSpec
 from pullback.ode.mesh import frozen
 from pullback.ode.sweep import Attempt, Sweep, SweepState
 
@@ -46,6 +48,8 @@ class TapeRow(NamedTuple):
         ve: The carried tangent's embedded error; None without control.
         kind: Which event it met, 0 if none; None without events.
         cursor: Next time of each preset event before it; None without events.
+        steps: Which step events happened at its end; None without events.
+        is_stiff: Whether the stiff one of two methods took it; None where there is one.
     """
 
     y: Array
@@ -54,6 +58,8 @@ class TapeRow(NamedTuple):
     ve: MaybeArray
     kind: MaybeArray = None
     cursor: MaybeArray = None
+    steps: MaybeArray = None
+    is_stiff: MaybeArray = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,10 +111,15 @@ class Tape:
         n = self.sweep.spec.field.n
         stop = 2 * n + 2 if self.has_error else n + 2
         ve = row[n + 2 : stop] if self.has_error else None
+        is_stiff = None if self.template.switch is None else row[-1] > 0
         if self.sweep.spec.events is None:
-            return TapeRow(row[:n], row[n], row[n + 1], ve)
-        kind, cursor = row[stop].astype(jnp.int32), row[stop + 1 :].astype(jnp.int32)
-        return TapeRow(row[:n], row[n], row[n + 1], ve, kind, cursor)
+            return TapeRow(row[:n], row[n], row[n + 1], ve, is_stiff=is_stiff)
+        n_presets, n_steps = _event_counts(self.sweep.spec.events)
+        kind = row[stop].astype(jnp.int32)
+        cursor = row[stop + 1 : stop + 1 + n_presets].astype(jnp.int32)
+        begin = stop + 1 + n_presets
+        steps = row[begin : begin + n_steps] > 0
+        return TapeRow(row[:n], row[n], row[n + 1], ve, kind, cursor, steps, is_stiff)
 
     def refill(self, cursor: TapeCursor) -> TapeCursor:
         """Make the row before `slot` available, repeating the segment before if it must be."""
@@ -141,8 +152,11 @@ class Tape:
         if self.has_error:
             parts.append(frozen(attempt.dot.err))
         if attempt.met is not None and state.events is not None:
-            numbers = (attempt.met.kind[None], state.events.cursor)
+            met = attempt.met
+            numbers = (met.kind[None], state.events.cursor, met.steps)
             parts += [x.astype(state.y.dtype) for x in numbers]
+        if state.switch is not None:
+            parts.append(state.switch.is_stiff[None].astype(state.y.dtype))
         store_row(self.rows, slot, jnp.concatenate(parts))
 
     def _turn_over(self, state: SweepState, cursor: TapeCursor) -> TapeCursor:
@@ -159,13 +173,14 @@ class Tape:
 
     def _restore(self, segment: Array) -> SweepState:
         values = _unpack(self.snapshots[segment], _kept(self.template))
-        t, h, memory, control, y, k1, v, k1_dot, largest, t_dot, *rest = values
+        t, h, memory, control, is_stiff, streak, y, k1, v, k1_dot, largest, t_dot, *rest = values
         n_accepted = segment * self.n_rows
         mesh = self.template.mesh._replace(
             t=t, h=h, memory=memory, n_accepted=n_accepted, done=jnp.zeros((), bool)
         )
         is_controlled = None if control is None else control > 0
-        state = SweepState(mesh, y, k1, v, k1_dot, largest, is_controlled, t_dot)
+        switch = None if is_stiff is None else Switch(is_stiff > 0, streak.astype(jnp.int32))
+        state = SweepState(mesh, y, k1, v, k1_dot, largest, is_controlled, t_dot, switch=switch)
         if self.template.events is None:
             return state
         before = self.template.events
@@ -183,7 +198,9 @@ def make_tape(sweep: Sweep, start: SweepState, n_rows: int | None) -> Tape:
     dtype, n = start.y.dtype, start.y.shape[0]
     width = n + 2 if sweep.control is None else 2 * n + 2
     if sweep.spec.events is not None:
-        width += 1 + len(sweep.spec.events.presets)
+        width += 1 + sum(_event_counts(sweep.spec.events))
+    if start.switch is not None:
+        width += 1
     size = limit if n_rows is None else min(n_rows, limit)
     rows = jax.new_ref(lax.empty((size, width), dtype))
     snapshots = None
@@ -191,6 +208,10 @@ def make_tape(sweep: Sweep, start: SweepState, n_rows: int | None) -> Tape:
         n_kept = sum(math.prod(x.shape) for x in _kept(start) if x is not None)
         snapshots = jax.new_ref(lax.empty((-(-limit // size), n_kept), dtype))
     return Tape(sweep, rows, snapshots, start)
+
+
+def _event_counts(events: EventSpec) -> tuple[int, int]:
+    return len(events.presets), len(events.steps)
 
 
 def _kept(state: SweepState) -> list[MaybeArray]:
@@ -201,7 +222,10 @@ def _kept(state: SweepState) -> list[MaybeArray]:
     parts = [state.y, state.k1, state.v, state.k1_dot, state.largest, state.t_dot]
     if state.events is not None:
         parts += [x.astype(state.y.dtype) for x in state.events]
-    return [mesh.t, mesh.h, mesh.memory, control, *parts]
+    turn: list[MaybeArray] = [None, None]
+    if state.switch is not None:
+        turn = [x.astype(state.y.dtype) for x in state.switch]
+    return [mesh.t, mesh.h, mesh.memory, control, *turn, *parts]
 
 
 def _pack(state: SweepState) -> Array:
