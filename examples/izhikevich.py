@@ -6,7 +6,8 @@ cells at many input currents are one ensemble; the events count their spikes. Th
 is differentiated by the current, through all spikes before it.
 
 References:
-    [Izh03]
+    E. M. Izhikevich: Simple model of spiking neurons. IEEE Transactions on Neural Networks 14(6),
+    1569-1572, 2003.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 
 import pullback as pb
 
-# a [1/ms], b, c [mV], d of [Izh03] figure 2.
+# a [1/ms], b, c [mV], d of Izhikevich's figure 2.
 CELLS = {
     "regular spiking": (0.02, 0.2, -65.0, 8.0),
     "chattering": (0.02, 0.2, -50.0, 2.0),
