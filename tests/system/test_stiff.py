@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks.stiff_problems import STIFF
 
 import pullback as pb
-from stiff_problems import STIFF
 
 KERNEL = pb.EnsembleKernel()
 ALL = {

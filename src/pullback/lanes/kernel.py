@@ -30,6 +30,9 @@ __all__ = ["KernelReport", "call", "compile_program", "kernel_reports", "unsuppo
 # A thread is worth waking for about so many trajectories.
 _MIN_PER_THREAD = 32
 _CHUNK = 8
+# The walk has folded what can be folded: of a kernel with so many lines LLVM's own passes take a
+# fifth of the compile time, and its run time is the same without them.
+_LARGE = 16_000
 
 # Importing the rules fills the table that the walk reads.
 assert rules.control
@@ -119,7 +122,9 @@ def _compile(
         min_per_thread=_MIN_PER_THREAD,
         chunk=_CHUNK,
     )
-    return native.register_kernel(source)
+    is_large = text.ir.count("\n") > _LARGE
+    options = native.CompileOptions(speed_level=0) if is_large else native.CompileOptions()
+    return native.register_kernel(source, options)
 
 
 def _counting_buffer(closed: ClosedJaxpr, batched: Sequence[bool]) -> tuple[int, int]:
