@@ -1,6 +1,8 @@
 """Settings shared by every test: precision, strictness, seeds and a private kernel cache."""
 
+import gc
 import os
+import pathlib
 import shutil
 import tempfile
 
@@ -37,3 +39,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def rng() -> np.random.Generator:
     """A random generator in the same state for every test."""
     return np.random.default_rng(20_240_601)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_memory_maps():
+    """Forget compiled code before the process has as many memory maps as Linux allows, 65 530.
+
+    Compilers crash there, and each of some thousand tests compiles its own functions.
+    """
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()

@@ -105,7 +105,7 @@ def checkpointed_scan(
         unit, body = 1, traced.body
         run = _chunked(body, n_steps, scheme.chunk_sizes(n_steps))
     else:
-        body = with_kernels(compile_step, traced.body)
+        body = with_kernels(compile_step, traced.body, (*traced.consts, *carry, *rows))
         unit = min(block_size(block, body), n_steps)
         if n_steps > unit:
             run = _compiled(body, n_steps, unit, scheme)

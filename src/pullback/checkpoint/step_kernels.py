@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
+import jax
+
 from pullback.checkpoint.body import Body
 from pullback.checkpoint.compiled_scan import Gradients
 from pullback.checkpoint.leaves import Leaves
@@ -102,8 +104,14 @@ def register_step_compiler(compiler: StepCompiler) -> None:
     _registered[:] = [compiler]
 
 
-def with_kernels(compile_step: CompileStep, body: Body) -> Body:
+def with_kernels(compile_step: CompileStep, body: Body, operands: Leaves) -> Body:
     """Return a step with its kernels, or as it is if there are none.
+
+    Args:
+        compile_step: What the user has chosen.
+        body: The step.
+        operands: What the loop starts from. Kernels would gather arrays that several devices
+            share, so such a loop has none.
 
     Raises:
         TypeError: `compile_step` is not "auto", None or a function.
@@ -121,6 +129,8 @@ def with_kernels(compile_step: CompileStep, body: Body) -> Body:
         )
     for compiler in compilers:
         try:
+            if any(map(_is_shared, operands)):
+                raise StepNotCompiled("its arrays lie on several devices")
             return dataclasses.replace(body, kernels=compiler(body))
         except StepNotCompiled as reason:
             if compile_step != "auto":
@@ -130,6 +140,10 @@ def with_kernels(compile_step: CompileStep, body: Body) -> Body:
                     stacklevel=3,
                 )
     return body
+
+
+def _is_shared(value: Any) -> bool:
+    return jax.typeof(value).sharding.mesh.size > 1
 
 
 def block_size(block: int | None, body: Body) -> int:

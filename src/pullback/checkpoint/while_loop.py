@@ -105,7 +105,7 @@ def checkpointed_while(
             scheme=scheme, storage=storage, block=block, mode=mode, compile_step=compile_step,
         )  # fmt: skip
         return jax.tree.unflatten(structure, carry)
-    body = with_kernels(compile_step, traced.body)
+    body = with_kernels(compile_step, traced.body, (*traced.consts, *carry))
     # The newest block is reversed step by step, because its length is known to the loop only.
     size = block_size(block, body) if block else min(block_size(block, body), _LONGEST_BLOCK)
     loop = CompiledWhile(condition.body, body, size, scheme.n_snapshots, max_steps)

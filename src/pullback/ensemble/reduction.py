@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pullback.core.sums import spread_over_trajectories, sum_over_trajectories
 from pullback.core.typing import Array, PyTree
 
 
@@ -125,14 +126,15 @@ class MeanVar(Reduction):
             x = x.astype(mean.dtype)
             mask = along(is_ok, x)
             size = _at_least_one(n_block, mean)
-            here = jnp.sum(jnp.where(mask, x, 0.0), axis=0) / size
+            here = sum_over_trajectories(jnp.where(mask, x, 0.0)) / size
             # Once more, for what the first sum rounds away.
-            here = here + jnp.sum(jnp.where(mask, x - here[None], 0.0), axis=0) / size
-            off = jnp.where(mask, x - here[None], 0.0)
+            rest = jnp.where(mask, x - spread_over_trajectories(here, len(x)), 0.0)
+            here = here + sum_over_trajectories(rest) / size
+            off = jnp.where(mask, x - spread_over_trajectories(here, len(x)), 0.0)
             delta, part = here - mean, n_block.astype(mean.dtype) / _at_least_one(n, mean)
             delta = jnp.where(n_block > 0, delta, 0.0)
             between = (delta * delta) * (state.n.astype(mean.dtype) * part)
-            return mean + delta * part, m2 + (jnp.sum(off * off, axis=0) + between)
+            return mean + delta * part, m2 + (sum_over_trajectories(off * off) + between)
 
         pairs = jax.tree.map(one, state.mean, state.m2, values)
         mean, m2 = jax.tree.transpose(jax.tree.structure(values), jax.tree.structure((0, 0)), pairs)
@@ -173,7 +175,7 @@ class Sum(Reduction):
 
         def one(total: Array, x: Array) -> Array:
             masked = jnp.where(along(is_ok, x), x.astype(total.dtype), jnp.zeros((), total.dtype))
-            return total + jnp.sum(masked, axis=0, dtype=total.dtype)
+            return total + sum_over_trajectories(masked)
 
         n = state.n + jnp.sum(is_ok, dtype=jnp.int32)
         return _Total(n, jax.tree.map(one, state.total, values))

@@ -19,6 +19,7 @@ from jax.extend.core import ClosedJaxpr
 from pullback import native
 from pullback.core.errors import UnsupportedPrimitive
 from pullback.core.fingerprint import jaxpr_key
+from pullback.core.sums import sum_over_trajectories
 from pullback.lanes import rules
 from pullback.lanes.cpu.layout import GROUP
 from pullback.lanes.cpu.shell import build
@@ -186,4 +187,4 @@ def call(
             closed, batched, reduced=sums if any(sums) else (), width=width, label=label
         )
         outs = jax.ffi.ffi_call(target.name, shapes)(*operands)
-    return [out.sum(axis=0) if s else out for out, s in zip(outs, sums, strict=True)]
+    return [sum_over_trajectories(x) if s else x for x, s in zip(outs, sums, strict=True)]

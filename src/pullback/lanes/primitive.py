@@ -32,6 +32,7 @@ from pullback.core.compat import (
     zero_tangent,
 )
 from pullback.core.errors import UnsupportedBackend
+from pullback.core.sums import sum_over_trajectories
 from pullback.core.typing import Array
 from pullback.lanes import kernel
 from pullback.lanes.loop import LANE_AXIS, lock_step
@@ -160,7 +161,10 @@ def _batch(
     if n_traj is not None:
         outs = [out.reshape(size, n_traj, *out.shape[1:]) for out in outs]
         flags = _all_reduced(reduced, len(outs))
-        outs = [out.sum(axis=1) if r else out for out, r in zip(outs, flags, strict=True)]
+        outs = [
+            jax.vmap(sum_over_trajectories)(out) if r else out
+            for out, r in zip(outs, flags, strict=True)
+        ]
     return outs, [0] * len(outs)
 
 
@@ -250,7 +254,7 @@ def _run_in_kernel(
 
 def _reduce(outs: Sequence[Array], reduced: tuple[bool, ...]) -> list[Array]:
     flags = _all_reduced(reduced, len(outs))
-    return [out.sum(axis=0) if r else out for out, r in zip(outs, flags, strict=True)]
+    return [sum_over_trajectories(out) if r else out for out, r in zip(outs, flags, strict=True)]
 
 
 _LOWERINGS: dict[str, Any] = {"array": _run_in_lock_step, "cpu": _run_in_kernel}
