@@ -14,7 +14,6 @@ from checkpoint.disk_options import DISK_NAMES, STORAGE_NAMES, disk, make_storag
 from checkpoint.loops import RATE, STATE, scan_loss, scan_with, while_loss, while_with
 from pullback.checkpoint import (
     RAM,
-    CheckpointModeError,
     Disk,
     Host,
     HRevolve,
@@ -157,11 +156,6 @@ def test_host_pins_what_is_elsewhere(monkeypatch):
         assert storage.get(0)[0].sharding == tree[0].sharding
         assert_same_bits(storage.get(0), tree)
     assert Host().compiles, "on a CPU it is RAM"
-
-
-def test_compiled_loops_refuse_disk(tmp_path):
-    with Disk(tmp_path) as storage, pytest.raises(CheckpointModeError, match='Pass mode="host"'):
-        scan_loss(scan_with(storage=storage, block=2, mode="jit"))(RATE, STATE)
 
 
 SHARDED = """

@@ -78,8 +78,8 @@ def test_storage_on_disk(tmp_path):
     for a, b in zip(gradient(adjoint), gradient(PLAIN), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-13)
     assert any(path.stat().st_size > 0 for path in tmp_path.rglob("*") if path.is_file())
-    with pytest.raises(pb.CheckpointModeError, match="mode"):
-        jax.jit(jax.grad(lambda p: solve(p, adjoint=adjoint).y[0, 0]))(1.0)
+    slope = jax.grad(lambda p: solve(p, adjoint=adjoint).y[0, 0])
+    np.testing.assert_allclose(jax.jit(slope)(1.0), slope(1.0), rtol=1e-13)
 
 
 def test_resolved_gradients_are_right_to_the_tolerance():

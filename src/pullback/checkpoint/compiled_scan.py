@@ -29,6 +29,7 @@ from pullback.checkpoint.leaves import (
     read_slot,
     write_slot,
 )
+from pullback.checkpoint.slots import Slots
 from pullback.checkpoint.table import Table
 from pullback.core.typing import Array
 
@@ -53,13 +54,13 @@ class CompiledScan(NamedTuple):
         body: The step.
         n_steps: Number of steps.
         block: Steps of a block.
-        n_slots: Snapshots.
+        slots: Where snapshots are kept.
     """
 
     body: Body
     n_steps: int
     block: int
-    n_slots: int
+    slots: Slots
 
     @property
     def n_blocks(self) -> int:
@@ -120,18 +121,26 @@ def _differentiable(
 def _forward(
     loop: CompiledScan, table: Table, consts: Leaves, init: Leaves, xs: Leaves
 ) -> tuple[_Result, tuple[Any, ...]]:
-    buffer = tuple(blank_like(value, loop.n_slots + 1) for value in init)
     ys = blank_ys(loop.body, loop.n_steps, consts, init, xs)
-    turning, buffer, ys = _sweep(loop, table, consts, xs, 0, (init, buffer, ys))
+    start = (init, loop.slots.start(init), ys)
+    turning, buffer, ys = _sweep(loop, table, consts, xs, 0, start)
     last = loop.first_step(loop.n_blocks - 1)
     end, ys = advance(loop.body, consts, xs, last, last + loop.block, turning, ys)
     tail = loop.first_step(loop.n_blocks)
     out, ys = advance(loop.body, consts, xs, tail, tail + loop.n_tail, end, ys)
-    return (out, ys), (table, consts, xs, turning, end, buffer)
+    return (out, ys), (table, consts, init, xs, turning, end, buffer)
 
 
 def _backward(loop: CompiledScan, residuals: tuple[Any, ...], cotangent: _Result) -> tuple:
-    table, consts, xs, turning, end, buffer = residuals
+    table, consts, init, xs, turning, end, buffer = residuals
+    buffer, is_whole = loop.slots.begin_reverse(buffer)
+    if is_whole is not None:
+        buffer = lax.cond(
+            is_whole,
+            lambda buffer: buffer,
+            lambda buffer: _sweep(loop, table, consts, xs, 0, (init, buffer, ()))[1],
+            buffer,
+        )
     out_bar, ys_bar = floating(cotangent[0]), floating(cotangent[1])
     zeros = (tuple(map(jnp.zeros_like, floating(values))) for values in (consts, xs))
     grads = Gradients(next(zeros), out_bar, next(zeros))
@@ -143,7 +152,9 @@ def _backward(loop: CompiledScan, residuals: tuple[Any, ...], cotangent: _Result
 
     def turn(u: Array, carry: tuple[Leaves, Gradients]) -> tuple[Leaves, Gradients]:
         buffer, grads = carry
-        state = read_slot(buffer, jnp.asarray(table.restored)[u])
+        restored, is_last = jnp.asarray(table.restored), u == loop.n_blocks - 1
+        following = restored[jnp.minimum(u + 1, loop.n_blocks - 1)]
+        state, buffer = loop.slots.get(buffer, restored[u], turning, following, is_last)
         state, buffer, _ = _sweep(loop, table, consts, xs, u, (state, buffer, ()))
         start = loop.first_step(loop.n_blocks - 1 - u)
         return buffer, u_turn(loop.body, loop.block, consts, xs, start, state, ys_bar, grads)
@@ -173,10 +184,10 @@ def _sweep(
 
     def run(carry: tuple[Array, Leaves, Leaves, Leaves]) -> tuple[Array, Leaves, Leaves, Leaves]:
         row, state, buffer, ys = carry
-        first, count, slot = (rows[row, i] for i in range(3))
+        first, count, slot, tier = (rows[row, i] for i in range(4))
         lower, upper = loop.first_step(first), loop.first_step(first + count)
         state, ys = advance(loop.body, consts, xs, lower, upper, state, ys)
-        return row + 1, state, write_slot(buffer, slot, state), ys
+        return row + 1, state, loop.slots.put(buffer, slot, state, tier), ys
 
     begin, stop = first_row[u], first_row[u + 1]
     return lax.while_loop(lambda carry: carry[0] < stop, run, (begin, *start))[1:]

@@ -29,6 +29,7 @@ from pullback.checkpoint.placement import (
     split,
     split_table,
 )
+from pullback.checkpoint.slots import Slots
 from pullback.core.typing import Array
 
 __all__ = ["CompiledWhile", "Consts", "compiled_while", "reverse_block", "run_while"]
@@ -45,15 +46,20 @@ class CompiledWhile(NamedTuple):
         cond: The condition; its one result counts as `y`.
         step: The step, without `x` and `y`.
         block: Steps of a block.
-        n_snapshots: Snapshots, besides the newest.
+        slots: Where snapshots are kept; one is for the newest.
         max_steps: Most steps, or None.
     """
 
     cond: Body
     step: Body
     block: int
-    n_snapshots: int
+    slots: Slots
     max_steps: int | None
+
+    @property
+    def n_snapshots(self) -> int:
+        """Number of snapshots, besides the newest."""
+        return self.slots.n_slots - 1
 
 
 class Consts(NamedTuple):
@@ -126,8 +132,12 @@ class _Sweep(NamedTuple):
 
 
 def _forward(loop: CompiledWhile, consts: Consts, init: Leaves) -> tuple[Leaves, tuple[Any, ...]]:
-    size = loop.n_snapshots + 1
-    buffer = write_slot(tuple(blank_like(value, size + 1) for value in init), 0, init)
+    sweep = _first_sweep(loop, consts, init, loop.slots.start(init))
+    return sweep.state, (consts, init, sweep.n_blocks, sweep.n_newest, sweep.buffer, sweep.entries)
+
+
+def _first_sweep(loop: CompiledWhile, consts: Consts, init: Leaves, buffer: Leaves) -> _Sweep:
+    buffer = loop.slots.put(buffer, 0, init)
 
     def block(n_blocks: Array, state: Leaves) -> _Counted:
         return run_while(loop, consts, loop.block, (n_blocks - 1) * loop.block, state)
@@ -140,14 +150,13 @@ def _forward(loop: CompiledWhile, consts: Consts, init: Leaves) -> tuple[Leaves,
 
     def next_block(sweep: _Sweep) -> _Sweep:
         slot, entries = place(sweep.entries, sweep.n_blocks)
-        buffer = write_slot(sweep.buffer, slot, sweep.state)
+        buffer = loop.slots.put(sweep.buffer, slot, sweep.state)
         n_blocks = sweep.n_blocks + 1
         return _Sweep(n_blocks, *block(n_blocks, sweep.state), buffer, entries)
 
     one = jnp.int32(1)
-    first = _Sweep(one, *block(one, init), buffer, no_entries(size))
-    sweep = lax.while_loop(goes_on, next_block, first)
-    return sweep.state, (consts, sweep.n_blocks, sweep.n_newest, sweep.buffer, sweep.entries)
+    first = _Sweep(one, *block(one, init), buffer, no_entries(loop.slots.n_slots))
+    return lax.while_loop(goes_on, next_block, first)
 
 
 class _Reverse(NamedTuple):
@@ -171,13 +180,22 @@ class _Reverse(NamedTuple):
 def _backward(
     loop: CompiledWhile, residuals: tuple[Any, ...], cotangent: Leaves
 ) -> tuple[Any, ...]:
-    consts, n_blocks, count, buffer, entries = residuals
+    consts, init, n_blocks, count, buffer, entries = residuals
+    buffer, is_whole = loop.slots.begin_reverse(buffer)
+    if is_whole is not None:
+        buffer = lax.cond(
+            is_whole,
+            lambda buffer: buffer,
+            lambda buffer: _first_sweep(loop, consts, init, buffer).buffer,
+            buffer,
+        )
     stack = remaining(entries)
     zeros = tuple(map(jnp.zeros_like, floating(consts.step)))
     grads = Gradients(zeros, floating(cotangent), ())
-    newest = read_slot(buffer, stack.slot[stack.n - 1])
+    is_last = stack.n == 1
+    newest, buffer = loop.slots.get(buffer, stack.slot[stack.n - 1], init, is_last=is_last)
     grads = reverse_block(loop, consts.step, count, newest, grads)
-    turn = functools.partial(_turn, loop, consts.step, stack.slot)
+    turn = functools.partial(_turn, loop, consts.step, stack.slot, init)
     steps = jnp.append(stack.step, np.int32(0))
     start = _Reverse(n_blocks - 1, stack.n - 2, steps, buffer, grads)
     grads = lax.while_loop(lambda sweep: sweep.end > 0, turn, start).grads
@@ -209,7 +227,9 @@ def reverse_block(
     return lax.fori_loop(jnp.int32(0), count, reverse, grads)
 
 
-def _turn(loop: CompiledWhile, consts: Leaves, slots: Array, sweep: _Reverse) -> _Reverse:
+def _turn(
+    loop: CompiledWhile, consts: Leaves, slots: Array, like: Leaves, sweep: _Reverse
+) -> _Reverse:
     """Go from the newest snapshot to the last block, store on the way, and reverse the block."""
     end, spare = sweep.end, loop.n_snapshots + 1
     table = jnp.asarray(split_table(loop.n_snapshots + 1))
@@ -224,14 +244,16 @@ def _turn(loop: CompiledWhile, consts: Leaves, slots: Array, sweep: _Reverse) ->
         stores = (n_free > 0) & (end - position > 1)
         top = jnp.where(stores, top + 1, top)
         step = step.at[jnp.where(stores, top, spare)].set(position)
-        buffer = write_slot(buffer, jnp.where(stores, slots[top], spare), state)
+        buffer = loop.slots.put(buffer, jnp.where(stores, slots[top], spare), state)
         return position, top, step, buffer, state
 
-    state = read_slot(sweep.buffer, slots[sweep.top])
+    # The bottom of the stack is state 0. Once it stands before the last block, it goes.
+    is_last = (sweep.top == 0) & (end == 1)
+    state, buffer = loop.slots.get(sweep.buffer, slots[sweep.top], like, is_last=is_last)
     position, top, step, buffer, state = lax.while_loop(
         lambda carry: end - carry[0] > 1,
         forward,
-        (sweep.step[sweep.top], sweep.top, sweep.step, sweep.buffer, state),
+        (sweep.step[sweep.top], sweep.top, sweep.step, buffer, state),
     )
     grads = u_turn(loop.step, loop.block, consts, (), 0, state, (), sweep.grads)
     top = jnp.where(step[top] == position, top - 1, top)

@@ -1,8 +1,8 @@
 """A schedule followed by Python, one compiled call per action: for storages outside the device.
 
 It needs concrete values. Where it meets traced ones (under `jit`, `vmap` or another derivative)
-the compiled loop takes over if the storage allows, and an error says so if not. The cotangent
-alone may be traced (`jacrev`): then the compiled loop is run again from the initial state.
+the compiled loop takes over. The cotangent alone may be traced (`jacrev`): then the compiled loop
+is run again from the initial state.
 
 Derivatives may be pulled back more than once. The first time uses the snapshots of the forward
 sweep up; each further time repeats the sweep.
@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.core
@@ -26,7 +26,6 @@ from pullback.checkpoint.body import Body
 from pullback.checkpoint.compiled_scan import Gradients, advance, blank_ys, u_turn, with_nones
 from pullback.checkpoint.leaves import Leaves, floating
 from pullback.checkpoint.look_ahead import look_ahead
-from pullback.checkpoint.mode import CheckpointModeError
 from pullback.checkpoint.schedules import (
     AbstractScheme,
     Action,
@@ -44,7 +43,6 @@ __all__ = [
     "Snapshots",
     "host_scan",
     "is_traced",
-    "refuse_traced",
     "reverse_sweep",
 ]
 
@@ -61,7 +59,8 @@ class HostScan:
         unit: Steps of the loop that are one step of the schedule.
         scheme: Yields the schedule.
         storage: Keeps the snapshots.
-        compiled: The same loop, compiled: takes (consts, init, xs).
+        compiled: The same loop, compiled, with snapshots in memory: takes (consts, init, xs).
+        traced: The same loop where values are traced.
     """
 
     body: Body
@@ -70,6 +69,7 @@ class HostScan:
     scheme: AbstractScheme
     storage: AbstractStorage
     compiled: Callable[[Leaves, Leaves, Leaves], _Result]
+    traced: Callable[[Leaves, Leaves, Leaves], _Result]
 
     @property
     def n_units(self) -> int:
@@ -85,15 +85,6 @@ class HostScan:
 def is_traced(*trees: Any) -> bool:
     """Whether any leaf is a tracer."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
-
-
-def refuse_traced(storage: AbstractStorage) -> NoReturn:
-    """Raise the error for a storage that compiled code cannot use."""
-    raise CheckpointModeError(
-        f'`storage`: {storage!r} works with mode="host" only, which needs concrete values, but'
-        " values are being traced (by jit, vmap, scan or a second derivative). Differentiate"
-        " outside of them, or use storage=RAM()."
-    )
 
 
 class Snapshots:
@@ -157,9 +148,7 @@ def _forward(
     loop: HostScan, consts: Leaves, init: Leaves, xs: Leaves
 ) -> tuple[_Result, tuple[Any, ...]]:
     if is_traced(consts, init, xs):
-        if not loop.storage.compiles:
-            refuse_traced(loop.storage)
-        out, pull = jax.vjp(loop.compiled, consts, init, xs)
+        out, pull = jax.vjp(loop.traced, consts, init, xs)
         return out, (pull,)
     ys = tuple(jnp.array(y) for y in _blank_ys(loop.body, loop.n_steps, consts, init, xs))
     snapshots, ys = _first_sweep(loop, consts, init, xs, ys)
@@ -174,9 +163,7 @@ def _backward(loop: HostScan, residuals: tuple[Any, ...], cotangent: _Result) ->
         return residuals[0](cotangent)
     handle, consts, init, xs = residuals
     if is_traced(cotangent):
-        if not loop.storage.compiles:
-            refuse_traced(loop.storage)
-        return jax.vjp(loop.compiled, consts, init, xs)[1](cotangent)
+        return jax.vjp(loop.traced, consts, init, xs)[1](cotangent)
     snapshots: Snapshots = handle.kept
     if snapshots.is_used:
         snapshots, _ = _first_sweep(loop, consts, init, xs, ())

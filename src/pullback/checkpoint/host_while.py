@@ -26,16 +26,16 @@ from pullback.checkpoint.host_scan import (
     HostScan,
     Snapshots,
     is_traced,
-    refuse_traced,
     reverse_sweep,
 )
 from pullback.checkpoint.leaves import Leaves, floating
 from pullback.checkpoint.schedules.online import Online, Placement
 from pullback.checkpoint.schedules.reverse_sweep import binomial_sweep
+from pullback.checkpoint.slots import slots_of
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.core.typing import Array
 
-__all__ = ["HostWhile", "host_while"]
+__all__ = ["HostWhile", "host_while", "with_storage"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,21 @@ class HostWhile:
     """What is fixed in one call.
 
     Attributes:
-        loop: The loop.
+        loop: The loop, with snapshots in memory.
         storage: Keeps the snapshots.
     """
 
     loop: CompiledWhile
     storage: AbstractStorage
+
+    def traced(self, consts: Consts, init: Leaves) -> Leaves:
+        """Run the compiled loop where values are traced."""
+        return compiled_while(with_storage(self.loop, self.storage), consts, init)
+
+
+def with_storage(loop: CompiledWhile, storage: AbstractStorage) -> CompiledWhile:
+    """Return a compiled loop that keeps its snapshots in a storage."""
+    return loop._replace(slots=slots_of(storage, loop.slots.n_slots))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -59,9 +68,7 @@ def host_while(host: HostWhile, consts: Consts, init: Leaves) -> Leaves:
 
 def _forward(host: HostWhile, consts: Consts, init: Leaves) -> tuple[Leaves, tuple[Any, ...]]:
     if is_traced(consts, init):
-        if not host.storage.compiles:
-            refuse_traced(host.storage)
-        out, pull = jax.vjp(functools.partial(compiled_while, host.loop), consts, init)
+        out, pull = jax.vjp(host.traced, consts, init)
         return out, (pull,)
     run = _first_sweep(host, consts, init)
     return run.snapshots.end, (Handle(run), consts, init)
@@ -72,9 +79,7 @@ def _backward(host: HostWhile, residuals: tuple[Any, ...], cotangent: Leaves) ->
         return residuals[0](cotangent)
     handle, consts, init = residuals
     if is_traced(cotangent):
-        if not host.storage.compiles:
-            refuse_traced(host.storage)
-        return jax.vjp(functools.partial(compiled_while, host.loop), consts, init)[1](cotangent)
+        return jax.vjp(host.traced, consts, init)[1](cotangent)
     run: _Run = handle.kept
     if run.snapshots.is_used:
         run = _first_sweep(host, consts, init)
@@ -87,7 +92,7 @@ def _backward(host: HostWhile, residuals: tuple[Any, ...], cotangent: Leaves) ->
     next(snapshots.actions)  # the U-turn that was just made
     blocks = HostScan(
         host.loop.step, run.n_blocks * host.loop.block, host.loop.block,
-        Online(host.loop.n_snapshots), host.storage, _never_compiled,
+        Online(host.loop.n_snapshots), host.storage, _never_compiled, _never_compiled,
     )  # fmt: skip
     grads = reverse_sweep(blocks, snapshots, consts.step, (), (), grads)
     no_gradient = Consts(

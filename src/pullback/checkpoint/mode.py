@@ -18,15 +18,10 @@ class CheckpointModeError(ValueError):
 
 
 def follows_on_host(mode: str, storage: AbstractStorage) -> bool:
-    """Whether Python follows the schedule; checks that the mode suits the storage."""
+    """Whether Python follows the schedule, wherever values are not traced; checks the mode."""
     if mode not in ("auto", "jit", "host"):
         raise ValueError(f'`mode`: expected "auto", "jit" or "host", got {mode!r}. Give one.')
-    if mode == "jit" and not storage.compiles:
-        raise CheckpointModeError(
-            f'`mode`: "jit" keeps the snapshots in memory, but {storage!r} keeps them elsewhere.'
-            ' Pass mode="host", outside of jit, or storage=RAM().'
-        )
-    return mode == "host" or not storage.compiles
+    return mode == "host" or (mode == "auto" and not storage.compiles)
 
 
 @contextlib.contextmanager

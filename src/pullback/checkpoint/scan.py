@@ -24,6 +24,7 @@ from pullback.checkpoint.leaves import Leaves, is_weak, strong
 from pullback.checkpoint.mode import Mode, follows_on_host, naming_forward_mode
 from pullback.checkpoint.recorded_scan import RecordedScan, recorded_scan
 from pullback.checkpoint.schedules import AbstractChunked, AbstractScheme, Revolve
+from pullback.checkpoint.slots import slots_of
 from pullback.checkpoint.step_kernels import CompileStep, block_size, with_kernels
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.checkpoint.storage_ram import RAM
@@ -68,8 +69,9 @@ def checkpointed_scan(
         block: Steps that are taped and reversed together. Snapshots lie between blocks. Larger
             blocks mean less overhead and a longer tape. None is 16, and for native code as many as
             4 MiB of tape hold, 64 at least.
-        mode: `"jit"` follows the schedule inside compiled code, `"host"` in Python. `"auto"` is
-            `"host"` for a storage that compiled code cannot use.
+        mode: `"jit"` follows the schedule inside compiled code, which calls Python for each
+            snapshot if the storage is not memory; `"host"` follows it in Python wherever values
+            are not traced. `"auto"` is `"host"` for such a storage, else `"jit"`.
         compile_step: What runs blocks of steps. `"auto"` is native code where the step is small
             enough for it, on CPUs, else XLA; None is XLA. Or a step compiler, with a warning that
             gives the reason if it declines: see `pullback.interop.native_steps`.
@@ -81,7 +83,7 @@ def checkpointed_scan(
         TypeError: `step` does not return a pair with a carry like `init`, or a leaf is no array;
             or a derivative in forward mode reached a scheme that has none.
         ValueError: Lengths disagree, an option is out of range, or `step` has side effects.
-        CheckpointModeError: The storage cannot be used in this mode.
+        CheckpointModeError: A storage elsewhere than in memory met forward mode over the gradient.
         ScheduleError: The scheme cannot be followed in this mode.
 
     Differentiation:
@@ -108,13 +110,11 @@ def checkpointed_scan(
         body = with_kernels(compile_step, traced.body, (*traced.consts, *carry, *rows))
         unit = min(block_size(block, body), n_steps)
         if n_steps > unit:
-            run = _compiled(body, n_steps, unit, scheme)
+            run = _scheduled(body, n_steps, unit, scheme, storage, on_host)
         elif n_steps and body.kernels is not None:
             run = functools.partial(recorded_scan, RecordedScan(body, n_steps))
         else:
             run = _chunked(body, n_steps, ())
-    if on_host and unit and n_steps > unit:
-        run = functools.partial(host_scan, HostScan(body, n_steps, unit, scheme, storage, run))
     with naming_forward_mode("checkpointed_scan"):
         carry, ys = run(traced.consts, carry, rows)
     last, y = jax.tree.structure(traced.out[0]), jax.tree.structure(traced.out[1])
@@ -155,9 +155,22 @@ def _chunked(body: Body, n_steps: int, chunk_sizes: tuple[int, ...]) -> _Run:
     return functools.partial(chunked_scan, ChunkedScan(body, n_steps, chunk_sizes))
 
 
-def _compiled(body: Body, n_steps: int, block: int, scheme: AbstractScheme) -> _Run:
-    def run(consts: Leaves, init: Leaves, xs: Leaves) -> tuple[Leaves, Leaves]:
+def _scheduled(
+    body: Body,
+    n_steps: int,
+    block: int,
+    scheme: AbstractScheme,
+    storage: AbstractStorage,
+    on_host: bool,
+) -> _Run:
+    def compiled(storage: AbstractStorage, *operands: Leaves) -> tuple[Leaves, Leaves]:
         table, n_slots = schedule_table(scheme, n_steps // block)
-        return compiled_scan(CompiledScan(body, n_steps, block, n_slots), table, consts, init, xs)
+        loop = CompiledScan(body, n_steps, block, slots_of(storage, n_slots))
+        return compiled_scan(loop, table, *operands)
 
-    return run
+    if not on_host:
+        return functools.partial(compiled, storage)
+    plain, traced = (functools.partial(compiled, kept) for kept in (_DEFAULT_STORAGE, storage))
+    return functools.partial(
+        host_scan, HostScan(body, n_steps, block, scheme, storage, plain, traced)
+    )

@@ -44,7 +44,7 @@ class AbstractStorage(ABC):
 
     Attributes:
         compiles: Whether compiled code can keep the snapshots itself, in one array in memory.
-            False for a storage that has to see every snapshot: it needs `mode="host"`.
+            A storage for which this is False sees every snapshot: compiled code calls it.
         survives_power_loss: Whether what has been flushed does.
     """
 

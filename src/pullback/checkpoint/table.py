@@ -1,8 +1,9 @@
 """A schedule as integer arrays, which a compiled loop reads instead of branching.
 
-The actions before a U-turn become rows `(start, count, slot)`: run `count` steps from `start` on,
-then store in `slot`. Where nothing is stored, `slot` is one more than the largest: a spare row of
-the snapshot buffer, so that the loop needs no branch, and XLA has no reason to copy the buffer.
+The actions before a U-turn become rows `(start, count, slot, tier)`: run `count` steps from
+`start` on, then store in `slot`, which is in memory (tier 0) or on disk (1). Where nothing is
+stored, `slot` is one more than the largest: a spare row of the snapshot buffer, so that the loop
+needs no branch, and XLA has no reason to copy the buffer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pullback.checkpoint.schedules import (
     Store,
     UTurn,
 )
+from pullback.checkpoint.schedules.actions import TIERS
 from pullback.core import ScheduleError
 
 __all__ = ["Table", "schedule_table"]
@@ -35,7 +37,7 @@ class Table(NamedTuple):
     Attributes:
         first_row: Row at which the rows of U-turn `u` begin, and one more entry: the number of
             rows that are used; shape (steps + 1,).
-        rows: (start, count, slot), and one more that is not used; shape (rows + 1, 3).
+        rows: (start, count, slot, tier), and one more that is not used; shape (rows + 1, 4).
         restored: Slot to restore before U-turn `u`; unused for the first; shape (steps,).
     """
 
@@ -76,13 +78,14 @@ class _Builder:
         begun = len(self.rows) > self.first_row[-1]
         match action:
             case Advance(start, stop):
-                self.rows.append([start, stop - start, _NOWHERE])
+                self.rows.append([start, stop - start, _NOWHERE, 0])
                 self.position = stop
                 return start < stop < self.end
-            case Store(slot, step):
+            case Store(slot, step, tier):
                 if not begun or self.rows[-1][2] != _NOWHERE:
-                    self.rows.append([step, 0, _NOWHERE])
-                self.rows[-1][2] = self.slots.setdefault(slot, len(self.slots))
+                    self.rows.append([step, 0, _NOWHERE, 0])
+                place = self.slots.setdefault(slot, len(self.slots))
+                self.rows[-1][2:] = place, TIERS.index(tier)
                 return step == self.position
             case Restore(slot, step):
                 self.restored[-1] = self.slots[slot]
@@ -98,7 +101,7 @@ class _Builder:
 
     def finished(self) -> tuple[Table, int]:
         n_slots = max(1, len(self.slots))
-        unused = [0, 0, _NOWHERE]  # so that the array is never empty
+        unused = [0, 0, _NOWHERE, 0]  # so that the array is never empty
         rows = np.array([*self.rows, unused], np.int32)
         rows[rows[:, 2] == _NOWHERE, 2] = n_slots
         first_row, restored = (np.array(v, np.int32) for v in (self.first_row, self.restored[:-1]))

@@ -12,12 +12,13 @@ from jax import lax
 from pullback.checkpoint.arguments import array_leaves, check_carry, check_options, promote_weak
 from pullback.checkpoint.body import TracedFunction, trace
 from pullback.checkpoint.compiled_while import CompiledWhile, Consts, compiled_while
-from pullback.checkpoint.host_while import HostWhile, host_while
+from pullback.checkpoint.host_while import HostWhile, host_while, with_storage
 from pullback.checkpoint.leaves import Leaves, is_weak, strong
 from pullback.checkpoint.mode import Mode, follows_on_host, naming_forward_mode
 from pullback.checkpoint.scan import checkpointed_scan
 from pullback.checkpoint.schedules import AbstractScheme, Online
 from pullback.checkpoint.schedules.scheme import check_count
+from pullback.checkpoint.slots import ArraySlots
 from pullback.checkpoint.step_kernels import CompileStep, block_size, with_kernels
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.checkpoint.storage_ram import RAM
@@ -66,7 +67,8 @@ def checkpointed_while(
         TypeError: `step` does not return a carry like `init`, `cond` no boolean, or a leaf is no
             array; or a derivative in forward mode reached a scheme that has none.
         ValueError: An option is out of range, or a function has side effects.
-        CheckpointModeError: The storage cannot be used in this mode.
+        CheckpointModeError: A storage elsewhere than in memory met `jax.vmap`, or forward mode
+            over the gradient.
 
     Differentiation:
         Reverse mode, exact for the number of steps taken, with respect to `init` and what `step`
@@ -108,12 +110,13 @@ def checkpointed_while(
     body = with_kernels(compile_step, traced.body, (*traced.consts, *carry))
     # The newest block is reversed step by step, because its length is known to the loop only.
     size = block_size(block, body) if block else min(block_size(block, body), _LONGEST_BLOCK)
-    loop = CompiledWhile(condition.body, body, size, scheme.n_snapshots, max_steps)
+    slots = ArraySlots(scheme.n_snapshots + 1)
+    loop = CompiledWhile(condition.body, body, size, slots, max_steps)
     with naming_forward_mode("checkpointed_while"):
         if on_host:
             out: Any = host_while(HostWhile(loop, storage), consts, carry)
         else:
-            out = compiled_while(loop, consts, carry)
+            out = compiled_while(with_storage(loop, storage), consts, carry)
     return jax.tree.unflatten(structure, out)
 
 

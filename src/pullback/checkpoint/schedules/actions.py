@@ -6,11 +6,12 @@ in hand, at first state 0. A schedule never sees an array.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
-__all__ = ["Action", "Advance", "Free", "Restore", "Store", "Tier", "UTurn"]
+__all__ = ["TIERS", "Action", "Advance", "Free", "Restore", "Store", "Tier", "UTurn"]
 
 Tier: TypeAlias = Literal["ram", "disk"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 class Store(NamedTuple):
