@@ -248,3 +248,24 @@ def test_rows_of_zeros_need_columns_of_zeros():
     problem = pb.ODEProblem(lambda t, y, p: -y, np.ones(2), (0.0, 1.0), mass_matrix=mass)
     with pytest.raises(ValueError, match="as many columns of zeros"):
         pb.solve(problem, pb.Rodas5P(), ANY)
+
+
+@pytest.mark.parametrize("method", ["Rodas5P", "Kvaerno5"])
+def test_algebraic_variables_may_be_left_out_of_the_error(method):
+    # The output is the deviation of a state from what it is: nothing, to no relative accuracy.
+    def field(t, y, rate):
+        return jnp.stack([-rate * y[0], y[1] - (y[0] - jnp.exp(-t))])
+
+    def run(rate, atol):
+        problem = pb.ODEProblem(
+            field, jnp.array([1.0, 0.0]), (0.0, 1.0), rate, mass_matrix=np.array([1.0, 0.0])
+        )
+        return pb.solve(problem, METHODS[method], rtol=1e-6, atol=atol)
+
+    masked, controlled = (run(1.0, jnp.array([1e-6, a])) for a in (np.inf, 1e-12))
+    assert masked.stats["n_attempts"] < controlled.stats["n_attempts"] / 4
+    # The equations hold at the end of every step, however long: one rounding.
+    assert masked.y_end[1] == pytest.approx(float(masked.y_end[0]) - np.exp(-1.0), abs=1e-15)
+    assert float(masked.y_end[0]) == pytest.approx(np.exp(-1.0), abs=1e-6)
+    slope = jax.grad(lambda rate: jnp.sum(run(rate, jnp.array([1e-6, np.inf])).y_end))(1.0)
+    assert float(slope) == pytest.approx(-2 * np.exp(-1.0), abs=1e-5)

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.auto_switch import first_switch, next_switch, turn
@@ -51,9 +52,13 @@ def controlled_attempts(spec: SolveSpec) -> int:
 
 
 def natural_unit(operands: SolveOperands) -> Array:
-    """Return atol / rtol, where a component's size stops to matter relative to itself."""
+    """Return atol / rtol, where a component's size stops to matter relative to itself.
+
+    A component that an infinite atol leaves out of the error has no unit: zero.
+    """
     rtol, atol = frozen(operands.rtol), frozen(operands.atol)
-    return jnp.where(rtol > 0, atol / jnp.where(rtol > 0, rtol, 1.0), 1.0)
+    unit = jnp.where(rtol > 0, atol / jnp.where(rtol > 0, rtol, 1.0), 1.0)
+    return jnp.where(atol < np.inf, unit, 0.0)
 
 
 def seed_size(seed: Seed, operands: SolveOperands, k1: Array) -> Array:
