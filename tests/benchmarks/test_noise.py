@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from benchmarks.noise import KERNEL, NOISY, PEERS
 from benchmarks.solver import GRADIENT, PRIMAL
+from benchmarks.tables import render
 
 import pullback as pb
 from benchmarks import noise
-from benchmarks.tables import render
 
-N = 64
+N = 256
 KEY = jax.random.key(3)
-# Of a normal number, in some tens of comparisons with fixed keys; an error of one step of the 256,
-# or of one in a thousand in the drift, is more than that.
+# Of a normal number, in some tens of comparisons with fixed keys. One step too many, of 256, moves
+# the mean of geometric Brownian motion by nine standard errors.
 SIGMAS = 4.5
 
 
@@ -24,14 +24,16 @@ def params(name, dtype="float64"):
 
 def everyone(work):
     for peer in PEERS:
-        if work in peer.work and peer.n_threads is None:
-            # What compiles for seconds is left to the slow tests.
-            quick = not peer.name.startswith("diffrax, tree") and peer.is_usual
-            yield pytest.param(peer, id=peer.name, marks=() if quick else pytest.mark.slow)
+        for name in NOISY:
+            if work in peer.work and peer.n_threads is None:
+                # What compiles for seconds is left to the slow tests, as is most of the other case.
+                quick = not peer.name.startswith("diffrax, tree") and peer.is_usual
+                quick &= name == "geometric" or peer.name in (KERNEL, "jit(scan)")
+                marks = () if quick else pytest.mark.slow
+                yield pytest.param(peer, name, id=f"{name}-{peer.name}", marks=marks)
 
 
-@pytest.mark.parametrize("name", NOISY)
-@pytest.mark.parametrize("peer", list(everyone(PRIMAL)))
+@pytest.mark.parametrize(("peer", "name"), list(everyone(PRIMAL)))
 def test_mean_of_end_states(peer, name):
     if peer.name.startswith("diffrax"):
         pytest.importorskip("diffrax")
@@ -40,13 +42,12 @@ def test_mean_of_end_states(peer, name):
     expected = noise.truth(name, PRIMAL, peer.method, N)
     mean = found.reshape(N, -1).mean(axis=0)
     assert expected.standard_errors(mean, N) < SIGMAS
-    # The standard deviation of 64 trajectories is known to 9 per cent, if they are near normal.
+    # A standard deviation of n nearly normal numbers is known to one part in (2 n)^(1/2).
     spread = found.reshape(N, -1).std(axis=0)
-    np.testing.assert_allclose(spread, expected.deviation, rtol=0.09 * SIGMAS)
+    np.testing.assert_allclose(spread, expected.deviation, rtol=SIGMAS / np.sqrt(2 * N))
 
 
-@pytest.mark.parametrize("name", NOISY)
-@pytest.mark.parametrize("peer", list(everyone(GRADIENT)))
+@pytest.mark.parametrize(("peer", "name"), list(everyone(GRADIENT)))
 def test_gradient(peer, name):
     if peer.name.startswith("diffrax"):
         pytest.importorskip("diffrax")
@@ -67,7 +68,7 @@ def test_single_precision():
 
 @pytest.mark.parametrize("method", [pb.EulerMaruyama(), pb.SRIW1()], ids=lambda m: m.name)
 def test_closed_gradient_is_that_of_the_closed_mean(method):
-    problem, step = NOISY["geometric"], 1e-6
+    problem, step = NOISY["geometric"], 1e-4
 
     def mean(a):
         moved = problem._replace(params=np.array([a, problem.params[1]]))
@@ -76,7 +77,7 @@ def test_closed_gradient_is_that_of_the_closed_mean(method):
     a = problem.params[0]
     slope = (mean(a + step) - mean(a - step)) / (2 * step)
     found = noise._geometric(problem, GRADIENT, method).mean
-    # Rounding of the difference is 1e-10.
+    # The difference is off by a sixth of the step squared.
     np.testing.assert_allclose(found, [slope, 0.0], rtol=1e-8)
 
 

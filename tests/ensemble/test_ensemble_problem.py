@@ -196,12 +196,17 @@ def test_a_key_that_prob_func_closes_over(problem):
         np.testing.assert_array_equal(members.y0[0].value, expected)
 
 
+def same(problem, ctx):
+    del ctx
+    return problem
+
+
 def test_ensemble_is_a_pytree(problem):
     ensemble = pb.EnsembleProblem(problem.replace(params=1.0), params=jnp.arange(3.0))
     doubled = jax.jit(lambda e: jax.tree.map(lambda x: 2 * x, e))(ensemble)
     np.testing.assert_array_equal(doubled.params, [0.0, 2.0, 4.0])
-    by_function = pb.EnsembleProblem(problem.replace(params=1.0), field)
-    assert jax.tree.map(lambda x: x, by_function).prob_func is field
+    by_function = pb.EnsembleProblem(problem.replace(params=1.0), same)
+    assert jax.tree.map(lambda x: x, by_function).prob_func is same
 
 
 # ------------------------------------------------------------------------------- mistakes
@@ -265,7 +270,7 @@ def test_prob_func_must_keep_the_vector_field(problem):
 
 def test_either_prob_func_or_leaves(problem):
     with pytest.raises(ValueError, match=r"either `prob_func` or batched leaves.*`y0` arrived"):
-        pb.EnsembleProblem(problem, field, y0=np.ones(3))
+        pb.EnsembleProblem(problem, same, y0=np.ones(3))
 
 
 def test_ensemble_of_something_else():

@@ -56,7 +56,9 @@ def test_vector_field_that_is_a_pytree_contributes_its_leaves():
 
 
 def test_plain_partial_is_static():
-    problem = pb.ODEProblem(functools.partial(decay, rate=2.0), 1.0, (0.0, 2.0))
+    problem = pb.ODEProblem(
+        functools.partial(lambda t, y, params, rate: -rate * y, rate=2.0), 1.0, (0.0, 2.0)
+    )
     assert len(jax.tree.leaves(problem)) == 3
 
 

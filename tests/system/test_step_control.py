@@ -163,7 +163,7 @@ def test_gradient_where_steps_were_rejected():
 @pytest.mark.parametrize(
     ("is_valid", "text"),
     [
-        (True, "`is_valid` must be a function of"),
+        (True, "`is_valid` must be a function"),
         (lambda t, y, p: y, "`is_valid` must return one boolean, but it returned float64"),
         (lambda t, y, p: jnp.stack([y > 0, y < 1]), r"but it returned bool of shape \(2,\)"),
     ],

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-__all__ = ["AbstractProblem", "PyTree", "is_leaf", "require_function", "split_t_span"]
+__all__ = ["AbstractProblem", "PyTree", "is_leaf", "split_t_span"]
 
 PyTree = Any
 _VALUES = ("y0", "t_span", "params")
@@ -103,15 +103,6 @@ class AbstractProblem(abc.ABC):
 def is_leaf(tree: Any) -> bool:
     """Whether JAX sees `tree` as one leaf, not as a container."""
     return jax.tree_util.all_leaves([tree])
-
-
-def require_function(name: str, function: Any, arguments: str, what_to_do: str) -> None:
-    """Raise if `function` cannot be called."""
-    if not callable(function):
-        raise TypeError(
-            f"`{name}` must be a function `{name}({arguments})`, but a "
-            f"{type(function).__name__} arrived; {what_to_do}."
-        )
 
 
 def split_t_span(t_span: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import jax
 
 from pullback.ensemble.abstract_problem import AbstractProblem, PyTree
 from pullback.ensemble.sde_problem import Problem
+from pullback.ensemble.user_function import require_function
 
 _MOVING = ("problem", "y0", "params", "t_span")
 
@@ -80,11 +81,9 @@ class EnsembleProblem:
                 "`problem` of EnsembleProblem must be an ODEProblem or an SDEProblem, but a "
                 f"{type(self.problem).__name__} arrived; build pb.ODEProblem(...) first."
             )
-        if self.prob_func is not None and not callable(self.prob_func):
-            raise TypeError(
-                "`prob_func` must be a function `prob_func(problem, ctx)`, but a "
-                f"{type(self.prob_func).__name__} arrived; arrays go to y0=, params= or t_span=."
-            )
+        if self.prob_func is not None:
+            hint = "arrays go to y0=, params= or t_span="
+            require_function("prob_func", self.prob_func, "problem, ctx", hint)
         given = [n for n in ("y0", "params", "t_span") if getattr(self, n) is not None]
         if self.prob_func is not None and given:
             raise ValueError(

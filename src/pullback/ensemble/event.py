@@ -8,9 +8,10 @@ from typing import Any
 import jax
 
 from pullback.core.typing import Array
-from pullback.ensemble.event_checks import Function, check_function, check_parts
+from pullback.ensemble.event_checks import Function, check_parts
 from pullback.ensemble.preset_event import PeriodicEvent, PresetTimes
 from pullback.ensemble.step_event import SteadyState, StepEvent
+from pullback.ensemble.user_function import require_function
 
 __all__ = ["AnyEvent", "Event", "Events", "PresetTimes", "checked_events"]
 
@@ -54,7 +55,7 @@ class Event:
     direction: int = 0
 
     def __post_init__(self) -> None:
-        check_function("condition", self.condition)
+        require_function("condition", self.condition)
         check_parts(self.affect, self.terminate)
         if self.direction not in (-1, 0, 1):
             raise ValueError(

@@ -8,24 +8,17 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-__all__ = ["Function", "check_function", "check_parts", "checked_time"]
+from pullback.ensemble.user_function import require_function
+
+__all__ = ["Function", "check_parts", "checked_time"]
 
 Function = Callable[[Any, Any, Any], Any]
-
-
-def check_function(name: str, function: Any) -> None:
-    """Raise unless `function` is one."""
-    if not callable(function):
-        raise TypeError(
-            f"`{name}` must be a function of (t, y, params), but a {type(function).__name__} "
-            "arrived."
-        )
 
 
 def check_parts(affect: Any, terminate: Any) -> None:
     """Raise unless `affect` and `terminate` are what every event may have."""
     if affect is not None:
-        check_function("affect", affect)
+        require_function("affect", affect)
     if not isinstance(terminate, bool):
         raise TypeError(f"`terminate` must be True or False, but {terminate!r} arrived.")
 

@@ -13,10 +13,10 @@ from jax.core import Tracer
 from pullback.ensemble.abstract_problem import (
     AbstractProblem,
     PyTree,
-    require_function,
     split_t_span,
 )
 from pullback.ensemble.event import Event, PresetTimes, checked_events
+from pullback.ensemble.user_function import require_function
 
 __all__ = ["ODEProblem", "split_t_span", "static_matrix"]
 

@@ -13,6 +13,7 @@ from jax.extend import core as jex
 from pullback.core.typing import Array, PyTree
 from pullback.ensemble.leaf import Members, is_array
 from pullback.ensemble.traced_field import Field, example_params
+from pullback.ensemble.user_function import require_function
 from pullback.ode import FlatFunction, trace_function
 
 
@@ -83,11 +84,7 @@ def trace_save_fn(
     """
     if save_fn is None:
         return None, ()
-    if not callable(save_fn):
-        raise TypeError(
-            f"`save_fn` must be a function of (t, y, params), but a {type(save_fn).__name__} "
-            "arrived."
-        )
+    require_function("save_fn", save_fn)
     tree: list[Any] = []
 
     def leaves_of(value: Any) -> Any:

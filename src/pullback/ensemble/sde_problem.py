@@ -12,9 +12,9 @@ import jax
 from pullback.ensemble.abstract_problem import (
     AbstractProblem,
     PyTree,
-    require_function,
     split_t_span,
 )
+from pullback.ensemble.user_function import require_function
 from pullback.ode import NOISE_KINDS, NoiseKind
 
 

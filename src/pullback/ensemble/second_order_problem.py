@@ -11,10 +11,10 @@ import jax
 from pullback.ensemble.abstract_problem import (
     AbstractProblem,
     PyTree,
-    require_function,
     split_t_span,
 )
 from pullback.ensemble.event import Event, PresetTimes, checked_events
+from pullback.ensemble.user_function import require_function
 from pullback.ode import Method, Symplectic
 
 

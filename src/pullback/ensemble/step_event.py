@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pullback.ensemble.event_checks import Function, check_function, check_parts
+from pullback.ensemble.event_checks import Function, check_parts
+from pullback.ensemble.user_function import require_function
 
 __all__ = ["SteadyState", "StepEvent"]
 
@@ -39,7 +40,7 @@ class StepEvent:
     def __init__(
         self, condition: Function, affect: Function | None = None, *, terminate: bool = False
     ) -> None:
-        check_function("condition", condition)
+        require_function("condition", condition)
         check_parts(affect, terminate)
         parts = {"condition": condition, "affect": affect, "terminate": terminate}
         for name, part in parts.items():

@@ -10,6 +10,7 @@ import numpy as np
 from pullback.core.typing import Array
 from pullback.ensemble.leaf import Members
 from pullback.ensemble.traced_field import Field, example_params
+from pullback.ensemble.user_function import require_function
 from pullback.ode import FlatFunction, trace_function
 
 
@@ -41,11 +42,7 @@ def trace_domain(is_valid: Any, members: Members, field: Field, n_theta: int) ->
     """
     if is_valid is None:
         return TracedDomain(None)
-    if not callable(is_valid):
-        raise TypeError(
-            "`is_valid` must be a function of (t, y, params), but a "
-            f"{type(is_valid).__name__} arrived."
-        )
+    require_function("is_valid", is_valid)
     dtype = field.layout.dtype
 
     def one_flag(value: Any) -> Array:

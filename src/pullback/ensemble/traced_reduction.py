@@ -17,6 +17,7 @@ from pullback.ensemble.event import Events
 from pullback.ensemble.leaf import is_array
 from pullback.ensemble.run import STATS, RunPlan
 from pullback.ensemble.solution import Solution
+from pullback.ensemble.user_function import require_function
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,7 @@ def trace_look(of: Any, plan: RunPlan) -> tuple[TracedLook, tuple[Array, ...]]:
     Raises:
         TypeError: it is not a function, or returns something that is not an array.
     """
-    if not callable(of):
-        raise TypeError(
-            "`of` of a reduction must be a function of one trajectory's solution, but a "
-            f"{type(of).__name__} arrived."
-        )
+    require_function("of", of, "solution")
     leaves, tree = jax.tree.flatten(solution_of_one(plan))
     found: list[Any] = []
 
