@@ -12,6 +12,9 @@ from benchmarks import checkpoint_fields as fields
 from benchmarks import shallow_water as water_model
 from pullback.testing import tol
 
+# They compile other libraries' solvers, and say nothing about the package.
+pytestmark = pytest.mark.slow
+
 LOOP = water_model.Loop(8, 32, 4)
 # A step rounds about ten times on the longest chain, and its reverse as often.
 EXACT = tol("float64", n_ops=20 * LOOP.n_steps)

@@ -10,6 +10,9 @@ from benchmarks.tables import render
 import pullback as pb
 from benchmarks import event_problems as bench
 
+# They compile other libraries' solvers, and say nothing about the package.
+pytestmark = pytest.mark.slow
+
 N = 4
 TOL = 1e-8
 # One tolerance is 1e-8 for each step; over some tens of steps, and in a derivative, that is more.

@@ -9,11 +9,14 @@ from benchmarks.stiff import Row
 import pullback as pb
 from benchmarks import explicit
 
-# Errors in units of |known value| + 1 that a tolerance of 1e-12 leaves: measured, times about
-# five. Close passages amplify the errors of steps, most of all those of the Arenstorf orbit.
+# They compile other libraries' solvers, and say nothing about the package.
+pytestmark = pytest.mark.slow
+
+# Errors in units of |known value| + 1 that a tolerance of 1e-12 leaves: measured, times five
+# to ten. Close passages amplify the errors of steps, most of all those of the Arenstorf orbit.
 TIGHT = {"pleiades": 1e-10, "lorenz": 5e-13, "arenstorf": 2e-9}
 # The same at 1e-9, whoever solves: ten times the worst of them.
-LOOSE = {"pleiades": 2e-6, "lorenz": 1e-7, "arenstorf": 1e-4}
+LOOSE = {"pleiades": 1.5e-6, "lorenz": 4e-8, "arenstorf": 8e-5}
 
 
 def solve(name, peer, n, tol):
@@ -38,7 +41,7 @@ def test_peers_solve_the_same_problem(name, peer):
     # The others too, whose ends are not known.
     right = solve(name, "kernel, Vern9", 3, 1e-12)
     assert ends.shape == right.shape
-    np.testing.assert_array_less(np.abs(ends - right) / (np.abs(right) + 1.0), 10 * LOOSE[name])
+    np.testing.assert_array_less(np.abs(ends - right) / (np.abs(right) + 1.0), LOOSE[name])
 
 
 @pytest.mark.parametrize("peer", ["heyoka, 1 thread", "heyoka, 2 threads"])

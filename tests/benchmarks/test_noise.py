@@ -11,6 +11,9 @@ from benchmarks.tables import render
 import pullback as pb
 from benchmarks import noise
 
+# They compile other libraries' solvers, and say nothing about the package.
+pytestmark = pytest.mark.slow
+
 N = 256
 KEY = jax.random.key(3)
 # Of a normal number, in some tens of comparisons with fixed keys. One step too many, of 256, moves

@@ -20,7 +20,7 @@ def test_peers_solve_the_same_problem():
     found = stiff.ours(problem, pb.Rodas5P(), PLAIN)(params, 1e-6, 1e-6 * problem.unit)
     # One tolerance is 1e-6; a problem of 300 time units keeps some tens of them.
     assert stiff.error_of(found, truth, size) < 1e-4
-    other = stiff.scipy_radau(problem, np.asarray(params[:1]), 1e-6)
+    _, other = stiff.scipy_radau(problem, np.asarray(params[:1]), 1e-6)
     assert stiff.error_of(other, truth, size) < 1e-4
 
 

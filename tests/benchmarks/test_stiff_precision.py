@@ -10,13 +10,17 @@ from benchmarks.stiff_problems import STIFF
 import pullback as pb
 from benchmarks import stiff_precision
 
+# They compile other libraries' solvers, and say nothing about the package.
+pytestmark = pytest.mark.slow
+
 # Errors in units of |published value| + unit that a tolerance of 1e-9 leaves: measured, times
 # about four.
-_TIGHT = {"hires": 2e-10, "robertson": 4e-10, "oregonator": 4e-8, "van_der_pol": 2e-9,
+_TIGHT = {"hires": 2e-10, "robertson": 4e-10, "oregonator": 8e-10, "van_der_pol": 2e-9,
           "pollution": 2e-10}  # fmt: skip
-# The same at 1e-6, whoever solves: the Oregonator's peaks amplify errors, and BDF adds up many.
-_LOOSE = {"hires": 1e-4, "robertson": 1e-5, "oregonator": 5e-4, "van_der_pol": 1e-4,
-          "pollution": 2e-5}  # fmt: skip
+# The same at 1e-6, whoever solves: five times the worst of them. The Oregonator's peaks amplify
+# errors, and BDF adds up many.
+_LOOSE = {"hires": 5e-5, "robertson": 1e-5, "oregonator": 4e-4, "van_der_pol": 4e-5,
+          "pollution": 1.5e-5}  # fmt: skip
 
 
 def error(name, ends, tol):
@@ -34,7 +38,7 @@ def test_methods_come_closer_with_the_tolerance(method):
     ends = stiff_precision.kernel_ends(STIFF["robertson"], method, 2)
     tols = stiff_precision.METHODS[method]
     errors = [error("robertson", ends, tol) for tol in (tols[0], tols[-1])]
-    # An error is a hundred tolerances at most. ImplicitEuler gains three from ten.
+    # An error is a hundred tolerances at most; ImplicitEuler's falls with their root alone.
     assert errors[1] < 100 * tols[-1]
     assert errors[1] < 0.4 * errors[0]
 

@@ -17,6 +17,7 @@ from checkpoint.disk_options import DISK_NAMES, DISKS, disk
 from checkpoint.loops import RATE, STATE, scan_loss, scan_with
 from pullback.checkpoint import Disk, Revolve, StorageError, storage_disk
 from pullback.checkpoint.disk import checksum, lock, npy_file, optional
+from pullback.checkpoint.disk.writer import Writer
 
 TREE = (np.arange(50.0),)
 
@@ -191,11 +192,19 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_full_disk_ends_a_loop_but_not_the_storage(tmp_path, monkeypatch):
     with Disk(tmp_path) as storage:
-        # Without kernels: a faster loop ends, right, before the first of its writes was tried.
-        options = {"scheme": Revolve(4), "storage": storage, "block": 2, "compile_step": None}
+        options = {"scheme": Revolve(4), "storage": storage, "block": 2}
         f = jax.value_and_grad(scan_loss(scan_with(**options)))
         want = f(RATE, STATE)
         full = FullDisk(monkeypatch, room=200)
+        # A quick loop ends, right, before the first of its writes was tried: wait for each.
+        submit = Writer.submit
+
+        def submit_and_wait(*args):
+            future = submit(*args)
+            future.exception()
+            return future
+
+        monkeypatch.setattr(Writer, "submit", submit_and_wait)
         with pytest.raises(StorageError, match="No space left"):
             f(RATE, STATE)
         full.room = 10**6

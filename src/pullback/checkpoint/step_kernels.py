@@ -95,6 +95,8 @@ StepCompiler: TypeAlias = Callable[[Body], AbstractStepKernels]
 CompileStep: TypeAlias = Literal["auto"] | StepCompiler | None
 
 _BLOCK = 16
+# A schedule of so many takes a tenth of a second and some MB.
+_MOST_BLOCKS = 1 << 16
 
 _registered: list[StepCompiler] = []
 
@@ -146,8 +148,17 @@ def _is_shared(value: Any) -> bool:
     return jax.typeof(value).sharding.mesh.size > 1
 
 
-def block_size(block: int | None, body: Body) -> int:
-    """Return the steps of a block where the user has left the choice open."""
+def block_size(block: int | None, body: Body, n_steps: int | None = None) -> int:
+    """Return the steps of a block where the user has left the choice open.
+
+    Args:
+        block: What the user has chosen, or None.
+        body: The step.
+        n_steps: Steps of a loop that follows its schedule in compiled code. XLA fuses the reverse
+            of a step with the step only if no others lie between.
+    """
     if block is not None:
         return block
-    return _BLOCK if body.kernels is None else body.kernels.block
+    if body.kernels is not None:
+        return body.kernels.block
+    return _BLOCK if n_steps is None else max(1, -(-n_steps // _MOST_BLOCKS))
