@@ -52,16 +52,20 @@ _PRIMAL, _PAIRS, _CALL = "primal", "pairs", "a call"
 _SIZES = {"n": 64, "steps": 4096, "snapshots": 64}
 _ROOT = Path(__file__).resolve().parent.parent
 # On the host a block is a few calls from Python, and a snapshot a write.
-_HOST_BLOCK = 64
+_HOST_BLOCK = 16
 
 
 def ours(
-    loop: Loop, scheme: pb.AbstractScheme, block: int | None, storage: pb.AbstractStorage | None
+    loop: Loop,
+    scheme: pb.AbstractScheme,
+    block: int | None,
+    storage: pb.AbstractStorage | None,
+    mode: str,
 ) -> Peer:
-    """Return a peer that follows a scheme; with a storage, on the host."""
-    options: dict[str, Any] = {"scheme": scheme, "block": block}
+    """Return a peer that follows a scheme."""
+    options: dict[str, Any] = {"scheme": scheme, "block": block, "mode": mode}
     if storage is not None:
-        options |= {"storage": storage, "mode": "host"}
+        options["storage"] = storage
 
     def run(water: Water, friction: Friction) -> Water:
         last, _ = pb.checkpointed_scan(stepper(friction), water, None, loop.n_steps, **options)
@@ -70,7 +74,7 @@ def ours(
     unit = 1 if isinstance(scheme, pb.AbstractChunked) else unit_of(loop, block)
     cost = scheme.cost(loop.n_steps // unit)
     n_snapshots = cost.peak_ram + cost.peak_disk
-    return Peer(run, n_snapshots, cost.peak_tape * unit, unit, storage is None)
+    return Peer(run, n_snapshots, cost.peak_tape * unit, unit, mode == "jit")
 
 
 def unit_of(loop: Loop, block: int | None) -> int:
@@ -78,7 +82,8 @@ def unit_of(loop: Loop, block: int | None) -> int:
     water, friction = initial_water(loop.n)
     traced = traced_step(stepper(friction), water)
     leaves = (*traced.consts, *water)
-    return min(block_size(block, with_kernels("auto", traced.body, leaves)), loop.n_steps)
+    body = with_kernels("auto", traced.body, leaves)
+    return min(block_size(block, body, loop.n_steps), loop.n_steps)
 
 
 def peers(loop: Loop, storages: Sequence[pb.AbstractStorage]) -> dict[str, Callable[[], Peer]]:
@@ -96,17 +101,18 @@ def peers(loop: Loop, storages: Sequence[pb.AbstractStorage]) -> dict[str, Calla
         "Revolve": (pb.Revolve(c), None, None),
         "Online": (pb.Online(c), None, None),
         "TwoLevel": (default, None, None),
-        "Revolve, block=1": (pb.Revolve(c), 1, None),
-        "Online, block=1": (pb.Online(c), 1, None),
-        "TwoLevel, block=1": (two_level(1), 1, None),
+        f"Revolve, block={host}": (pb.Revolve(c), host, None),
         "Periodic": (pb.Periodic(min(c, n_steps)), None, None),
         "StoreAll": (pb.StoreAll(), None, None),
-        f"Revolve, block={host}": (pb.Revolve(c), host, None),
+        f"Disk, block={host}": (pb.Revolve(c), host, storages[1]),
         "RAM, on the host": (pb.Revolve(c), host, storages[0]),
-        "Disk": (pb.Revolve(c), host, storages[1]),
-        "Tiered": (two_level(host), host, storages[2]),
+        "Disk, on the host": (pb.Revolve(c), host, storages[1]),
+        "Tiered, on the host": (two_level(host), host, storages[2]),
     }
-    found = {name: functools.partial(ours, loop, *chosen) for name, chosen in schemes.items()}
+    found = {
+        name: functools.partial(ours, loop, *chosen, mode="host" if "host" in name else "jit")
+        for name, chosen in schemes.items()
+    }
     others = {
         "equinox": ("equinox scan", equinox_scan),
         "diffrax": ("diffrax Euler", diffrax_euler),

@@ -38,8 +38,8 @@ def truth():
 
 
 NAMES = (
-    "Revolve", "Online", "TwoLevel", "Revolve, block=1", "Online, block=1", "TwoLevel, block=1",
-    "Periodic", "StoreAll", "Revolve, block=4", "RAM, on the host", "Disk", "Tiered",
+    "Revolve", "Online", "TwoLevel", "Revolve, block=4", "Periodic", "StoreAll", "Disk, block=4",
+    "RAM, on the host", "Disk, on the host", "Tiered, on the host",
     fields.SCAN, "nested jax.checkpoint", "equinox scan", "diffrax Euler",
 )  # fmt: skip
 OPTIONAL = {"equinox scan": "equinox", "diffrax Euler": "diffrax"}
@@ -106,18 +106,18 @@ def test_bound_is_the_optimum_of_the_tables(loop, block, forward):
 def test_predictions_count_snapshots_and_tape(makers):
     state = 3 * 8 * 8 * 8  # three fields of 8 x 8 numbers of 8 bytes
     tape = fields.tape_bytes(LOOP)
-    assert fields.predicted(LOOP, makers["Revolve, block=1"]()) == (4 * state, tape)
+    assert fields.predicted(LOOP, makers["Revolve, block=4"]()) == (4 * state, 4 * tape)
     assert fields.predicted(LOOP, makers[fields.SCAN]()) == (0, 32 * tape)
     assert fields.predicted(LOOP, makers["Periodic"]()) == (8 * state, 4 * tape)
 
 
 def test_the_table_has_a_row_for_each_peer(makers):
-    found = {name: makers[name]() for name in (fields.SCAN, "Revolve, block=1")}
+    found = {name: makers[name]() for name in (fields.SCAN, "Revolve, block=4")}
     figures, times = fields.measure(LOOP, found, repeats=1)
-    figures["Revolve, block=1"] = figures["Revolve, block=1"]._replace(growth=1_500_000)
+    figures["Revolve, block=4"] = figures["Revolve, block=4"]._replace(growth=1_500_000)
     head, _, *rows = fields.report(LOOP, found, figures, times).splitlines()
     assert [cell.strip() for cell in head.split("|")[1:-1]] == list(fields.HEAD)
-    assert [row.split("|")[1].strip() for row in rows[:2]] == [fields.SCAN, "Revolve, block=1"]
+    assert [row.split("|")[1].strip() for row in rows[:2]] == [fields.SCAN, "Revolve, block=4"]
     assert "1.5 MB" in rows[1]
     assert rows[0].split("|")[7].strip() == "1.00"  # beside itself
 
