@@ -3,7 +3,7 @@
 Each trajectory has parameters of its own and gives one number, for which there is a closed form:
 the height of a bouncing ball at a fixed time, the time at which a damped oscillator comes up
 through zero, what is in the blood after doses at given times. The gradient is that of each number
-by its two parameters.
+by its two parameters; so few are differentiated quickly in forward mode too.
 
 Other libraries end a solve at an event, so a trajectory that goes on is a loop over segments there:
 over as many as any trajectory of the ensemble needs, for a loop that is differentiated in reverse
@@ -35,6 +35,7 @@ from benchmarks.timing import interleave, timed
 TOLS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 _TOL = 1e-6  # of those with one tolerance
 _CAPS = {"array": 2_000, "diffrax": 2_000, "SciPy": 20}  # trajectories; None of them is scaled
+_REVERSE, _FORWARD = "RecursiveCheckpointAdjoint", "ForwardMode"  # diffrax's names
 _BUDGET = 6.0  # seconds of repeated calls for each problem and kind of work
 _HEAD = (
     "problem", "work", "peer", "tolerance", "N", "µs each", "error", "largest", "x kernel",
@@ -170,10 +171,13 @@ def ours(problem: EventProblem, executor: Any, adjoint: pb.DiscreteAdjoint) -> S
     return solve
 
 
-def _diffrax(problem: EventProblem, tol: Any, **options: Any) -> Callable[..., Any]:
+def _diffrax(
+    problem: EventProblem, tol: Any, adjoint: str = _REVERSE, **options: Any
+) -> Callable[..., Any]:
     """Return `diffeqsolve` as a function of (t0, t1, y0, p) that returns time, state, result."""
     import diffrax  # noqa: PLC0415 - optional
 
+    options["adjoint"] = getattr(diffrax, adjoint)()
     options.setdefault("stepsize_controller", diffrax.PIDController(rtol=tol, atol=tol))
     term = diffrax.ODETerm(options.pop("field", field(problem.rates)))
 
@@ -195,11 +199,11 @@ def _diffrax_event(tol: Any, direction: bool) -> Any:
     return diffrax.Event(lambda t, y, args, **_: y[0], optimistix.Newton(tol, tol), direction)
 
 
-def diffrax_bounces(problem: EventProblem, n_segments: int) -> Solve:
+def diffrax_bounces(problem: EventProblem, adjoint: str, n_segments: int) -> Solve:
     """Return the heights by a loop over segments, each up to a bounce or the end."""
 
     def solve(params: Any, tol: Any) -> Any:
-        segment = _diffrax(problem, tol, event=_diffrax_event(tol, False))
+        segment = _diffrax(problem, tol, adjoint, event=_diffrax_event(tol, False))
 
         def one(p: Any) -> Any:
             def body(carry: Any, _: None) -> tuple[Any, None]:
@@ -215,22 +219,22 @@ def diffrax_bounces(problem: EventProblem, n_segments: int) -> Solve:
     return solve
 
 
-def diffrax_crossing(problem: EventProblem) -> Solve:
+def diffrax_crossing(problem: EventProblem, adjoint: str) -> Solve:
     """Return the times at which the event ends a solve."""
 
     def solve(params: Any, tol: Any) -> Any:
-        segment = _diffrax(problem, tol, event=_diffrax_event(tol, True))
+        segment = _diffrax(problem, tol, adjoint, event=_diffrax_event(tol, True))
         y0 = jnp.asarray(problem.y0)
         return jax.vmap(lambda p: segment(0.0, problem.t1, y0, p)[0])(params)
 
     return solve
 
 
-def diffrax_segments(problem: EventProblem) -> Solve:
+def diffrax_segments(problem: EventProblem, adjoint: str) -> Solve:
     """Return the amounts in the blood by a loop over the times between doses."""
 
     def solve(params: Any, tol: Any) -> Any:
-        segment = _diffrax(problem, tol)
+        segment = _diffrax(problem, tol, adjoint)
         ends = jnp.append(DOSE_TIMES[1:], problem.t1)
 
         def one(p: Any) -> Any:
@@ -244,7 +248,7 @@ def diffrax_segments(problem: EventProblem) -> Solve:
     return solve
 
 
-def diffrax_jumps(problem: EventProblem) -> Solve:
+def diffrax_jumps(problem: EventProblem, adjoint: str) -> Solve:
     """Return the same in one solve, of what is left of the state without the doses so far.
 
     That is continuous; its vector field jumps at the doses.
@@ -259,7 +263,7 @@ def diffrax_jumps(problem: EventProblem) -> Solve:
         control = diffrax.ClipStepSizeController(
             diffrax.PIDController(rtol=tol, atol=tol), jump_ts=jnp.asarray(DOSE_TIMES[1:])
         )
-        segment = _diffrax(problem, tol, field=shifted, stepsize_controller=control)
+        segment = _diffrax(problem, tol, adjoint, field=shifted, stepsize_controller=control)
         y0 = jnp.asarray(problem.y0)
         return jax.vmap(lambda p: segment(0.0, problem.t1, y0, p)[1][1])(params)
 
@@ -314,23 +318,42 @@ def scipy_doses(problem: EventProblem, p: np.ndarray, tol: float) -> float:
 SCIPY = {"bounces": scipy_bounces, "crossing": scipy_crossing, "doses": scipy_doses}
 
 
-def others(name: str, params: np.ndarray) -> dict[str, Solve]:
-    """Return the forms in which diffrax solves a problem with these parameters."""
+def others(name: str, params: np.ndarray, adjoint: str = _REVERSE) -> dict[str, Solve]:
+    """Return the forms in which diffrax solves a problem with these parameters.
+
+    Args:
+        name: of the problem.
+        params: parameters of all trajectories, which tell how many bounces there are.
+        adjoint: by which diffrax differentiates, in reverse or in forward mode.
+    """
     problem = PROBLEMS[name]
     if name == "bounces":
         most = sum(np.max(time <= problem.t1) for time in bounce_times(params)[0])
-        return {"diffrax, segments": diffrax_bounces(problem, int(most) + 1)}
+        return {"diffrax, segments": diffrax_bounces(problem, adjoint, int(most) + 1)}
     if name == "crossing":
-        return {"diffrax": diffrax_crossing(problem)}
+        return {"diffrax": diffrax_crossing(problem, adjoint)}
     return {
-        "diffrax, segments": diffrax_segments(problem),
-        "diffrax, jump_ts": diffrax_jumps(problem),
+        "diffrax, segments": diffrax_segments(problem, adjoint),
+        "diffrax, jump_ts": diffrax_jumps(problem, adjoint),
     }
 
 
 def gradient_of(solve: Solve) -> Solve:
     """Return the gradient of each trajectory's number by its parameters."""
     return jax.grad(lambda params, tol: jnp.sum(solve(params, tol)))
+
+
+def forward_gradient_of(solve: Solve) -> Solve:
+    """Return the same in forward mode, which needs a tangent for each of the two parameters."""
+
+    def gradient(params: Any, tol: Any) -> Any:
+        def along(direction: Any) -> Any:
+            tangents = (jnp.broadcast_to(direction, params.shape),)
+            return jax.jvp(lambda p: solve(p, tol), (params,), tangents)[1]
+
+        return jax.vmap(along, out_axes=-1)(jnp.eye(params.shape[-1]))
+
+    return gradient
 
 
 def truth(problem: EventProblem, work: str, params: np.ndarray) -> np.ndarray:
@@ -351,28 +374,49 @@ class Measured(NamedTuple):
     largest: float
 
 
-def solvers(name: str, work: str, params: np.ndarray) -> dict[str, tuple[Any, tuple[float, ...]]]:
-    """Return what each peer calls with (params, tol), and at which tolerances."""
+def solvers(
+    name: str, work: str, params: np.ndarray, is_all: bool = False
+) -> dict[str, tuple[Any, tuple[float, ...]]]:
+    """Return what each peer calls with (params, tol), and at which tolerances.
+
+    Args:
+        name: of the problem.
+        work: primal or gradient.
+        params: parameters of all trajectories.
+        is_all: whether diffrax takes gradients in reverse mode too, which is known to be slower
+            for so few parameters.
+    """
     problem = PROBLEMS[name]
-    plain, kernel = pb.DiscreteAdjoint(resolve=False), pb.EnsembleKernel()
-    found: dict[str, tuple[Any, tuple[float, ...]]] = {
-        KERNEL: (ours(problem, kernel, plain), TOLS),
-        ARRAY: (ours(problem, pb.EnsembleArray(), plain), (_TOL,)),
+    kernel = ours(problem, pb.EnsembleKernel(), pb.DiscreteAdjoint(resolve=False))
+    array = ours(problem, pb.EnsembleArray(), pb.DiscreteAdjoint(resolve=False))
+    found: dict[str, tuple[Any, tuple[float, ...]]]
+    if work == PRIMAL:
+        found = {KERNEL: (kernel, TOLS), ARRAY: (array, (_TOL,))}
+        found |= {peer: (solve, (1e-4, _TOL)) for peer, solve in others(name, params).items()}
+        return {peer: (jax.jit(solve), tols) for peer, (solve, tols) in found.items()}
+    default = ours(problem, pb.EnsembleKernel(), pb.DiscreteAdjoint())
+    found = {
+        KERNEL: (gradient_of(kernel), TOLS),
+        KERNEL_DEFAULT: (gradient_of(default), (_TOL,)),
+        f"{KERNEL}, forward": (forward_gradient_of(kernel), (_TOL,)),
+        ARRAY: (gradient_of(array), (_TOL,)),
     }
-    if work == GRADIENT:
-        found[KERNEL_DEFAULT] = (ours(problem, kernel, pb.DiscreteAdjoint()), (_TOL,))
-    found |= {peer: (solve, (1e-4, _TOL)) for peer, solve in others(name, params).items()}
-    form = gradient_of if work == GRADIENT else lambda solve: solve
-    return {peer: (jax.jit(form(solve)), tols) for peer, (solve, tols) in found.items()}
+    for peer, solve in others(name, params).items() if is_all else ():
+        found[peer] = gradient_of(solve), (_TOL,)
+    for peer, solve in others(name, params, _FORWARD).items():
+        found[f"{peer}, forward"] = forward_gradient_of(solve), (1e-4, _TOL)
+    return {peer: (jax.jit(gradient), tols) for peer, (gradient, tols) in found.items()}
 
 
-def measure(name: str, work: str, n: int, repeats: int) -> dict[str, list[Measured]]:
+def measure(
+    name: str, work: str, n: int, repeats: int, is_all: bool = False
+) -> dict[str, list[Measured]]:
     """Return what was measured of each peer, the kernel at many tolerances."""
     problem = PROBLEMS[name]
     params = inputs(problem, n)
     calls: dict[tuple[str, float], Callable[[], Any]] = {}
     counts = {}
-    for peer, (function, tols) in solvers(name, work, params).items():
+    for peer, (function, tols) in solvers(name, work, params, is_all).items():
         counts[peer] = min(n, _CAPS.get(peer.split(",")[0], n))
         given = jnp.asarray(params[: counts[peer]])
         for tol in tols:
@@ -440,6 +484,7 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=tuple(PROBLEMS), help="only this one")
     parser.add_argument("--n", type=int, default=10_000, help="trajectories (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (default: %(default)s)")
+    parser.add_argument("--all", action="store_true", help="also what is known to be slower")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     lines = []
@@ -447,7 +492,8 @@ def main() -> None:
         os.environ["PULLBACK_CACHE_DIR"] = cache  # kept kernels would make first calls look quick
         for name in options.case or PROBLEMS:
             for work in WORKS:
-                lines += table(name, work, measure(name, work, options.n, options.repeats))
+                measured = measure(name, work, options.n, options.repeats, options.all)
+                lines += table(name, work, measured)
     print(render(_HEAD, lines))
 
 

@@ -116,12 +116,24 @@ def package(method: Any, executor: Any) -> Callable[[NoiseProblem, int], Ends]:
     return make
 
 
+def by_component(f: Field, shape: tuple[int, ...]) -> Field:
+    """Return a map for all trajectories, of and to a tuple with an array for each component."""
+    mapped = jax.vmap(f, (None, -1, None), -1)
+
+    def each(t: Any, y: tuple[Any, ...], p: Any) -> tuple[Any, ...]:
+        stacked = mapped(t, jnp.stack(y).reshape(*shape, -1), p)
+        return tuple(stacked.reshape(len(y), -1))
+
+    return each
+
+
 def scan_at_once(is_drawn_ahead: bool) -> Callable[[NoiseProblem, int], Ends]:
     """Return a loop over steps, each of which advances all trajectories.
 
     Args:
-        is_drawn_ahead: whether all increments of all steps are drawn before the loop, not those of
-            each step in it. It takes memory, but XLA computes nothing twice.
+        is_drawn_ahead: whether all increments of all steps are drawn before the loop. Otherwise
+            each step draws those of the next one: XLA puts what is drawn and used in one step into
+            the loop over each component of the state, and so draws it as often.
     """
 
     def make(problem: NoiseProblem, n: int) -> Ends:
@@ -132,20 +144,24 @@ def scan_at_once(is_drawn_ahead: bool) -> Callable[[NoiseProblem, int], Ends]:
                 jax.vmap(f, (None, -1, None), -1) for f in (problem.drift, problem.diffusion)
             )
 
+            def draw(i: Any) -> Any:
+                return jax.random.normal(jax.random.fold_in(key, i), shape, dtype)
+
             def advance(y: Any, normal: Any) -> tuple[Any, None]:
                 # No time here: neither of the equations depends on it.
                 dw = DT**0.5 * normal
                 return y + DT * drift(0.0, y, params) + diffusion(0.0, y, params) * dw, None
 
-            def draw_and_advance(y: Any, i: Any) -> tuple[Any, None]:
-                return advance(y, jax.random.normal(jax.random.fold_in(key, i), shape, dtype))
+            def advance_and_draw(carry: tuple[Any, Any], i: Any) -> tuple[tuple[Any, Any], None]:
+                return (advance(*carry)[0], draw(i)), None
 
             start = jnp.asarray(problem.y0, dtype)[..., None]
             y0 = jnp.broadcast_to(start, shape)
             if is_drawn_ahead:
                 y = jax.lax.scan(advance, y0, jax.random.normal(key, (N_STEPS, *shape), dtype))[0]
             else:
-                y = jax.lax.scan(draw_and_advance, y0, jnp.arange(N_STEPS))[0]
+                steps = jnp.arange(1, N_STEPS + 1)
+                y = jax.lax.scan(advance_and_draw, (y0, draw(0)), steps)[0][0]
             return jnp.moveaxis(y, -1, 0)
 
         return ends
@@ -169,6 +185,7 @@ def diffrax_path(path: str, is_one: bool, adjoint: str) -> Callable[[NoiseProble
     Args:
         path: "VirtualBrownianTree" or "UnsafeBrownianPath".
         is_one: whether the ensemble is one large state, with one path for all, instead of `vmap`.
+            It has an array for each component, so that XLA draws no increment more than once.
         adjoint: "ForwardMode" (also the plainest loop), or "RecursiveCheckpointAdjoint", which
             gets a checkpoint for each step.
     """
@@ -182,7 +199,7 @@ def diffrax_path(path: str, is_one: bool, adjoint: str) -> Callable[[NoiseProble
         options |= {"max_steps": N_STEPS, "saveat": diffrax.SaveAt(t1=True), "throw": False}
 
         def solve(y0: Any, params: Any, key: Any, drift: Field, diffusion: Field) -> Any:
-            like = jax.ShapeDtypeStruct(y0.shape, y0.dtype)
+            like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), y0)
             if path == "VirtualBrownianTree":
                 # The coarsest tree whose nodes are the steps.
                 noise: Any = diffrax.VirtualBrownianTree(0.0, 1.0, DT / 2, like, key)
@@ -193,12 +210,11 @@ def diffrax_path(path: str, is_one: bool, adjoint: str) -> Callable[[NoiseProble
                 return lineax.DiagonalLinearOperator(diffusion(t, y, p))
 
             terms = diffrax.MultiTerm(diffrax.ODETerm(drift), diffrax.ControlTerm(operator, noise))
-            span = jnp.asarray([0.0, 1.0], y0.dtype)
+            span = jnp.asarray([0.0, 1.0], params.dtype)
             sol = diffrax.diffeqsolve(
                 terms, diffrax.Euler(), span[0], span[1], DT, y0, params, **options
             )
-            assert sol.ys is not None
-            return sol.ys[0]
+            return jax.tree.map(lambda leaf: leaf[0], sol.ys)
 
         def ends(params: Any, key: Any) -> Any:
             y0 = jnp.asarray(problem.y0, params.dtype)
@@ -207,10 +223,11 @@ def diffrax_path(path: str, is_one: bool, adjoint: str) -> Callable[[NoiseProble
                 return jax.vmap(lambda i: solve(y0, params, jax.random.fold_in(key, i), *maps))(
                     jnp.arange(n)
                 )
-            shape = (*problem.y0.shape, n)
-            mapped = (jax.vmap(f, (None, -1, None), -1) for f in maps)
-            y = solve(jnp.broadcast_to(y0[..., None], shape), params, key, *mapped)
-            return jnp.moveaxis(y, -1, 0)
+            shape = problem.y0.shape
+            drift, diffusion = (by_component(f, shape) for f in maps)
+            start = tuple(jnp.full(n, value) for value in y0.reshape(-1))
+            y = solve(start, params, key, drift, diffusion)
+            return jnp.stack(y, axis=-1).reshape(n, *shape)
 
         return ends
 

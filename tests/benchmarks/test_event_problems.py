@@ -43,6 +43,8 @@ def test_kernel_agrees_with_the_closed_form(name):
     slopes = np.asarray(jax.jit(bench.gradient_of(kernel(name)))(params, TOL))
     assert slopes.shape == (N, 2)
     assert bench.errors(slopes, bench.truth(problem, GRADIENT, params))[1] < SLOPE
+    forward = np.asarray(jax.jit(bench.forward_gradient_of(kernel(name)))(params, TOL))
+    assert bench.errors(forward, bench.truth(problem, GRADIENT, params))[1] < SLOPE
 
 
 @pytest.mark.parametrize(
@@ -60,12 +62,17 @@ def test_diffrax_agrees_with_the_closed_form(name):
 
 @pytest.mark.slow
 @each_problem
-def test_gradients_of_diffrax_agree_with_the_closed_form(name):
+@pytest.mark.parametrize(
+    ("adjoint", "gradient_of"),
+    [(bench._REVERSE, bench.gradient_of), (bench._FORWARD, bench.forward_gradient_of)],
+    ids=["reverse", "forward"],
+)
+def test_gradients_of_diffrax_agree_with_the_closed_form(name, adjoint, gradient_of):
     pytest.importorskip("diffrax")
     problem = PROBLEMS[name]
     params = bench.inputs(problem, N)
-    for peer, solve in bench.others(name, params).items():
-        slopes = np.asarray(jax.jit(bench.gradient_of(solve))(params, TOL))
+    for peer, solve in bench.others(name, params, adjoint).items():
+        slopes = np.asarray(jax.jit(gradient_of(solve))(params, TOL))
         largest = bench.errors(slopes, bench.truth(problem, GRADIENT, params))[1]
         assert largest < SLOPE, (peer, largest)
 
@@ -108,7 +115,7 @@ def test_time_at_the_same_error_needs_errors_that_follow_the_tolerance():
 
 def test_table_renders(monkeypatch):
     pytest.importorskip("scipy")
-    monkeypatch.setattr(bench, "others", lambda name, params: {})
+    monkeypatch.setattr(bench, "others", lambda name, params, *adjoint: {})
     monkeypatch.setattr(bench, "TOLS", (1e-4, 1e-6))
     lines = bench.table("doses", PRIMAL, bench.measure("doses", PRIMAL, N, 1))
     assert [line[2] for line in lines] == [KERNEL, KERNEL, "array", "SciPy, RK45"]

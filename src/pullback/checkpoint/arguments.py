@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 from jax import lax
 
@@ -14,10 +15,12 @@ from pullback.checkpoint.schedules import AbstractScheme
 from pullback.checkpoint.schedules.scheme import check_count
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.core.typing import Array, PyTree
+from pullback.core.user_function import misfit
 
 __all__ = [
     "array_leaves",
     "check_carry",
+    "check_function",
     "check_options",
     "loop_length",
     "promote_weak",
@@ -25,10 +28,20 @@ __all__ = [
 ]
 
 
-def check_options(function: Any, scheme: Any, storage: Any, block: Any) -> None:
-    """Check the arguments that are not arrays."""
+def check_function(name: str, function: Any, arguments: str) -> None:
+    """Check that a function can be called with these arguments, which are positional."""
     if not callable(function):
-        raise TypeError(f"`step`: expected a function, got {function!r}. Pass a callable.")
+        raise TypeError(f"`{name}`: expected a function, got {function!r}. Pass a callable.")
+    takes = misfit(function, len(arguments.split(", ")))
+    if takes is not None:
+        raise TypeError(
+            f"`{name}`: expected a function of ({arguments}), but {takes}. Let it take these, used"
+            " or not."
+        )
+
+
+def check_options(scheme: Any, storage: Any, block: Any) -> None:
+    """Check the arguments that are neither functions nor arrays."""
     if not isinstance(scheme, AbstractScheme):
         raise TypeError(
             f"`scheme`: expected a scheme, got {scheme!r}. Pass one such as Revolve(64)."
@@ -63,6 +76,11 @@ def array_leaves(name: str, tree: PyTree) -> tuple[Array, ...]:
 def loop_length(xs: PyTree, leaves: Sequence[Array], length: Any) -> int:
     """Return the number of steps that `xs` and `length` agree on."""
     n_steps = -1
+    if isinstance(length, jax.core.Tracer):
+        raise TypeError(
+            "`length`: expected an integer that is known when the loop is traced, got a traced"
+            " value. Name it in static_argnums of jax.jit, or use checkpointed_while."
+        )
     if length is not None:
         check_count("length", length, least=0)
         n_steps = int(length)

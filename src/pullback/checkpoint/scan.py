@@ -11,6 +11,7 @@ import jax
 from pullback.checkpoint.arguments import (
     array_leaves,
     check_carry,
+    check_function,
     check_options,
     loop_length,
     promote_weak,
@@ -98,7 +99,8 @@ def checkpointed_scan(
         >>> round(float(jax.grad(decay)(1e-3)), 1)
         -368.1
     """
-    check_options(step, scheme, storage, block)
+    check_function("step", step, "carry, x")
+    check_options(scheme, storage, block)
     on_host = follows_on_host(mode, storage)
     rows = array_leaves("xs", xs)
     n_steps = loop_length(xs, rows, length)

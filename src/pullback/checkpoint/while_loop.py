@@ -9,7 +9,13 @@ import jax
 import numpy as np
 from jax import lax
 
-from pullback.checkpoint.arguments import array_leaves, check_carry, check_options, promote_weak
+from pullback.checkpoint.arguments import (
+    array_leaves,
+    check_carry,
+    check_function,
+    check_options,
+    promote_weak,
+)
 from pullback.checkpoint.body import TracedFunction, trace
 from pullback.checkpoint.compiled_while import CompiledWhile, Consts, compiled_while
 from pullback.checkpoint.host_while import HostWhile, host_while, with_storage
@@ -82,7 +88,9 @@ def checkpointed_while(
         >>> float(jax.grad(halvings)(10.0))
         0.0625
     """
-    check_options(step, scheme, storage, block)
+    check_function("cond", cond, "carry")
+    check_function("step", step, "carry")
+    check_options(scheme, storage, block)
     on_host = follows_on_host(mode, storage)
     if max_steps is not None:
         check_count("max_steps", max_steps, least=0)

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import jax
 
+from pullback.core.user_function import require_function
 from pullback.ensemble.abstract_problem import AbstractProblem, PyTree
 from pullback.ensemble.sde_problem import Problem
-from pullback.ensemble.user_function import require_function
 
 _MOVING = ("problem", "y0", "params", "t_span")
 

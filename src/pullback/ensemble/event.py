@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from pullback.core.typing import Array
+from pullback.core.user_function import require_function
 from pullback.ensemble.event_checks import Function, check_parts
 from pullback.ensemble.preset_event import PeriodicEvent, PresetTimes
 from pullback.ensemble.step_event import SteadyState, StepEvent
-from pullback.ensemble.user_function import require_function
 
 __all__ = ["AnyEvent", "Event", "Events", "PresetTimes", "checked_events"]
 
@@ -57,7 +59,8 @@ class Event:
     def __post_init__(self) -> None:
         require_function("condition", self.condition)
         check_parts(self.affect, self.terminate)
-        if self.direction not in (-1, 0, 1):
+        is_integer = hasattr(self.direction, "__index__") and np.ndim(self.direction) == 0
+        if not is_integer or isinstance(self.direction, bool) or self.direction not in (-1, 0, 1):
             raise ValueError(
                 "`direction` must be 1 (upward crossings), -1 (downward) or 0 (both), but "
                 f"{self.direction!r} arrived."
@@ -95,7 +98,7 @@ def checked_events(events: Any) -> tuple[AnyEvent, ...]:
     Raises:
         TypeError: one of them is not an event.
     """
-    if isinstance(events, _KINDS):
+    if not isinstance(events, Iterable):
         events = (events,)
     for event in events:
         if not isinstance(event, _KINDS):

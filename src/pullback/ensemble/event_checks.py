@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from pullback.ensemble.user_function import require_function
+from pullback.core.user_function import require_function
 
 __all__ = ["Function", "check_parts", "checked_time"]
 
@@ -31,7 +31,10 @@ def checked_time(name: str, value: Any, *, is_length: bool) -> Any:
         value: a number, a traced number, or a function of `params`.
         is_length: whether it must be positive.
     """
-    if callable(value) or isinstance(value, Tracer):
+    if isinstance(value, Tracer):
+        return value
+    if callable(value):
+        require_function(name, value, "params")
         return value
     number = np.asarray(value)
     if number.shape != () or number.dtype.kind not in "fiu" or not np.isfinite(number):

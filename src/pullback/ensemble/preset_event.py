@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
+from pullback.core.user_function import require_function
 from pullback.ensemble.event_checks import Function, check_parts, checked_time
 
 __all__ = ["PeriodicEvent", "PresetTimes"]
@@ -39,7 +40,10 @@ class PresetTimes:
 
     def __post_init__(self) -> None:
         check_parts(self.affect, self.terminate)
-        if callable(self.times) or isinstance(self.times, Tracer):
+        if isinstance(self.times, Tracer):
+            return
+        if callable(self.times):
+            require_function("times", self.times, "params")
             return
         numbers = np.atleast_1d(np.asarray(self.times))
         if numbers.ndim != 1 or numbers.dtype.kind not in "fiu" or not np.isfinite(numbers).all():

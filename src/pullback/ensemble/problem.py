@@ -10,13 +10,13 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from pullback.core.user_function import require_function
 from pullback.ensemble.abstract_problem import (
     AbstractProblem,
     PyTree,
     split_t_span,
 )
 from pullback.ensemble.event import Event, PresetTimes, checked_events
-from pullback.ensemble.user_function import require_function
 
 __all__ = ["ODEProblem", "split_t_span", "static_matrix"]
 

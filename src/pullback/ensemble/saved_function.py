@@ -11,9 +11,9 @@ import numpy as np
 from jax.extend import core as jex
 
 from pullback.core.typing import Array, PyTree
+from pullback.core.user_function import require_function
 from pullback.ensemble.leaf import Members, is_array
 from pullback.ensemble.traced_field import Field, example_params
-from pullback.ensemble.user_function import require_function
 from pullback.ode import FlatFunction, trace_function
 
 

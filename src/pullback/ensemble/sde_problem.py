@@ -9,12 +9,12 @@ from typing import Any, ClassVar, cast
 
 import jax
 
+from pullback.core.user_function import require_function
 from pullback.ensemble.abstract_problem import (
     AbstractProblem,
     PyTree,
     split_t_span,
 )
-from pullback.ensemble.user_function import require_function
 from pullback.ode import NOISE_KINDS, NoiseKind
 
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import jax
 
+from pullback.core.user_function import require_function
 from pullback.ensemble.abstract_problem import (
     AbstractProblem,
     PyTree,
     split_t_span,
 )
 from pullback.ensemble.event import Event, PresetTimes, checked_events
-from pullback.ensemble.user_function import require_function
 from pullback.ode import Method, Symplectic
 
 

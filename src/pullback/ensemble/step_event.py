@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pullback.core.user_function import require_function
 from pullback.ensemble.event_checks import Function, check_parts
-from pullback.ensemble.user_function import require_function
 
 __all__ = ["SteadyState", "StepEvent"]
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pullback.core.typing import Array
+from pullback.core.user_function import require_function
 from pullback.ensemble.leaf import Members
 from pullback.ensemble.traced_field import Field, example_params
-from pullback.ensemble.user_function import require_function
 from pullback.ode import FlatFunction, trace_function
 
 
@@ -46,6 +46,8 @@ def trace_domain(is_valid: Any, members: Members, field: Field, n_theta: int) ->
     dtype = field.layout.dtype
 
     def one_flag(value: Any) -> Array:
+        if value is None:
+            raise TypeError("`is_valid` must return one boolean, but it returned None.")
         flag = jnp.asarray(value)
         if flag.shape != () or flag.dtype != bool:
             raise TypeError(

@@ -169,6 +169,8 @@ def _one_time(name: str, value: Any) -> Array:
 
 
 def _one_flag(value: Any) -> Array:
+    if value is None:
+        raise TypeError("`condition` of StepEvent must return one boolean, but it returned None.")
     flag = jnp.asarray(value)
     if flag.shape != () or flag.dtype != bool:
         raise TypeError(

@@ -13,11 +13,11 @@ from jax.extend import core as jex
 
 from pullback.core.fingerprint import ContentKey, open_jaxpr_key
 from pullback.core.typing import Array, PyTree
+from pullback.core.user_function import require_function
 from pullback.ensemble.event import Events
 from pullback.ensemble.leaf import is_array
 from pullback.ensemble.run import STATS, RunPlan
 from pullback.ensemble.solution import Solution
-from pullback.ensemble.user_function import require_function
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,6 @@ def checked_stops(tstops: Any, members: Members, sim_ids: Any = None) -> Stops |
         return None
     if np.ndim(times) == 2 and sim_ids is not None:
         times = jnp.asarray(times)[sim_ids]
-    times = times[None] if np.ndim(times) == 0 else times
+    times = jnp.asarray(times)[None] if np.ndim(times) == 0 else times
     plan = listed_times("tstops", times, members.t_span, members.n_traj, members.dtype)
     return Stops(plan.times, plan.batched)

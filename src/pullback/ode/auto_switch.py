@@ -76,6 +76,11 @@ class AutoSwitch(Method):
                 f"time, such as pb.Tsit5(), pb.Vern7() or pb.Vern9(), but {self.nonstiff!r} "
                 "arrived."
             )
+        if not self.nonstiff.has_error_estimate:
+            raise ValueError(
+                "`nonstiff` of AutoSwitch must be a method with an error estimate, such as "
+                f"pb.Tsit5(), but {self.nonstiff!r} arrived."
+            )
         if not isinstance(self.stiff, Method) or not self.stiff.is_implicit:
             raise ValueError(
                 "`stiff` of AutoSwitch must be a method for stiff problems, such as pb.Rodas5P() "

@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+import numbers
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +42,10 @@ class StepController(abc.ABC):
     factor_max: float = 10.0
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, numbers.Real):
+                raise TypeError(f"`{field.name}` must be a number, got {value!r}.")
         if not 0 < self.safety < 1:
             raise ValueError(f"`safety` must lie between 0 and 1, got {self.safety!r}.")
         if not 0 < self.factor_min < 1 < self.factor_max:

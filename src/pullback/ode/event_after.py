@@ -44,7 +44,7 @@ def rearmed(
         theta: Arrays of all functions.
     """
     t1, before, y1, slope = end
-    span = jnp.abs(maps.mesh.t1 - maps.mesh.t0)
+    span = maps.mesh.t1 - maps.mesh.t0
     rows: list[tuple[Array, ...]] = []
     for i, (event, c) in enumerate(zip(maps.events.roots, crossings, strict=True)):
         side, armed = state.side[i], state.armed[i]

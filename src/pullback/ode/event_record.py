@@ -38,7 +38,8 @@ class Record:
         return cls(
             events,
             jax.new_ref(jnp.full(shape, np.nan, dtype)),
-            jax.new_ref(jnp.full(shape, -1, jnp.int32)),
+            # Numbers of another kind would have tangents of a type that no kernel can store.
+            jax.new_ref(jnp.full(shape, -1, dtype)),
         )
 
     def add(self, met: Met, before: EventState) -> None:
@@ -57,6 +58,7 @@ class Record:
         place = jnp.minimum(index, self.time.shape[0] - 1)
         has_room = happens & (index < self.time.shape[0])
         store_row(self.time, place, jnp.where(has_room, time, self.time[place]))
+        which = which.astype(self.index.dtype)
         store_row(self.index, place, jnp.where(has_room, which, self.index[place]))
         return index + happens.astype(jnp.int32)
 
@@ -66,4 +68,4 @@ class Record:
 
     def indices(self) -> Array:
         """Return which events they were, -1 behind the last."""
-        return jax.freeze(self.index)
+        return jax.freeze(self.index).astype(jnp.int32)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pullback.core.status import Status
 from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_if, lane_while
 from pullback.ode.event_after import counted, ends_at, rearmed
@@ -28,6 +29,7 @@ __all__ = ["Attempted", "Met", "after_event", "meet", "next_stop"]
 _REFINEMENTS = 3
 # Root events at times that differ by so many roundings are simultaneous.
 _TIE = 4.0
+_NON_FINITE = int(Status.non_finite)
 
 
 class Attempted(NamedTuple):
@@ -135,6 +137,8 @@ def meet(
         theta: Arrays of all functions.
         tells_grazing: Whether to tell which root events are nearly tangential.
     """
+    # With t0 == t1 nothing is integrated, so nothing happens.
+    made = made._replace(accept=made.accept & (maps.mesh.t0 != maps.mesh.t1))
     heights, crossings = _crossings(maps, state, made, theta)
     root = _first(crossings, made)
     h, rate = _refined(maps, root, made, theta)
@@ -160,6 +164,9 @@ def meet(
     is_cut = jnp.where(root.fired, h != made.h, made.accept & made.aims & made.is_short)
     what = (root.fired, root.which, hits, steps, ends)
     after = counted(maps, armed, *what, t1, h == 0, is_cut)
+    for height in heights:
+        is_lost = made.accept & ~root.fired & jnp.isnan(height[-1])
+        after = after._replace(verdict=jnp.where(is_lost, _NON_FINITE, after.verdict))
     grazes = None
     if tells_grazing:
         place = (root.which, root.fraction, rate * made.h, (t1, before), theta)

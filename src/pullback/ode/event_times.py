@@ -55,7 +55,7 @@ class ListedTimes:
         times = theta[self.place] if self.values is None else self.values(t0, y, theta)
         times = times.astype(t0.dtype)
         limit = never(t0.dtype)
-        times = jnp.sort(jnp.where(jnp.abs(times) < limit, times, limit))
+        times = jnp.sort(jnp.where(jnp.abs(times) >= limit, limit, times))  # NaN stays
         is_again = jnp.concatenate([jnp.zeros((1,), bool), times[1:] == times[:-1]])
         return jnp.sort(jnp.where(is_again, limit, times))
 
@@ -71,9 +71,8 @@ class ListedTimes:
         return jnp.sum(sign * (theta[self.place] - time) <= slack, dtype=jnp.int32)
 
     def is_valid(self, theta: tuple[Array, ...]) -> Array:
-        """Whether the prepared times make sense: those that do not never come."""
-        del theta
-        return jnp.ones((), bool)
+        """Whether all times are numbers; infinite ones never come."""
+        return ~jnp.any(jnp.isnan(frozen(theta[self.place])))
 
 
 @dataclasses.dataclass(frozen=True)

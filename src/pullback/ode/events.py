@@ -108,7 +108,7 @@ class EventState(NamedTuple):
         armed: Whether it is.
         surface: Whether the state has just left its surface, so that the condition at the start
             of the step is rounding noise.
-        rate: Rate of change of `side * condition` there.
+        rate: Rate of change of `side * condition` with time there.
         cursor: Number of the next occurrence of each preset event.
         n_events: Events so far.
         cuts: How many of them ended a step early.
@@ -143,7 +143,7 @@ def arm(
     y: Array,
     slope: Array,
     theta: tuple[Array, ...],
-    span: Array,
+    signed_span: Array,
 ) -> tuple[Array, Array, Array, Array]:
     """Return side, armed, surface and rate of an event for a start at (t, y).
 
@@ -153,7 +153,7 @@ def arm(
         y: State.
         slope: y' there.
         theta: Arrays of the functions.
-        span: Length of the whole time span.
+        signed_span: Length of the whole time span, negative where time runs backward.
     """
 
     def along(s: Array) -> Array:
@@ -161,8 +161,9 @@ def arm(
 
     zero, one = jnp.zeros((), t.dtype), jnp.ones((), t.dtype)
     value, rate = jax.jvp(along, (zero,), (one,))
-    surface = jnp.abs(value) <= (_NEAR[t.dtype.itemsize] * span) * jnp.abs(rate)
-    towards = jnp.where(surface, rate, value)
+    near = _NEAR[t.dtype.itemsize] * jnp.abs(signed_span)
+    surface = jnp.abs(value) <= near * jnp.abs(rate)
+    towards = jnp.where(surface, jnp.where(signed_span < 0, -rate, rate), value)
     if event.direction == 0:
         side = jnp.where(towards < 0, -one, one)
         armed = jnp.ones((), bool)
@@ -181,8 +182,8 @@ def start_events(
     signed_span: Array,
 ) -> EventState:
     """Return the state before the first step, at (t, y)."""
-    sign, span = jnp.where(signed_span < 0, -1.0, 1.0).astype(t.dtype), jnp.abs(signed_span)
-    armed = [arm(event, t, y, slope, theta, span) for event in events.roots]
+    sign = jnp.where(signed_span < 0, -1.0, 1.0).astype(t.dtype)
+    armed = [arm(event, t, y, slope, theta, signed_span) for event in events.roots]
     parts = [jnp.stack(x) for x in zip(*armed, strict=True)] if armed else _nothing(t.dtype)
     side, is_armed, surface, rate = parts
     zero = jnp.zeros((), jnp.int32)

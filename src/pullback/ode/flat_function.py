@@ -87,6 +87,11 @@ def one_number(value: Any, name: str) -> Array:
     Raises:
         TypeError: It is not one real floating number.
     """
+    if value is None:
+        raise TypeError(
+            f"`condition` {name} must return one real number whose zero is the event, but it "
+            "returned None."
+        )
     array = jnp.asarray(value)
     if array.shape != () or not jnp.issubdtype(array.dtype, jnp.floating):
         hint = (

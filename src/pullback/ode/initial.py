@@ -61,10 +61,10 @@ def consistent_start(spec: SolveSpec, operands: SolveOperands) -> tuple[Array, A
     fixed = dataclasses.replace(system, theta=tuple(map(frozen_float, operands.theta)))
     still = _Constraints(fixed, spec.mass)
     weight = frozen(1.0 / (operands.atol + operands.rtol * jnp.abs(y0)))
-    start = frozen(y0)
+    start, yes = frozen(y0), jnp.ones((), bool)
 
     def body(s: _Trip) -> _Trip:
-        y = s.y + still.correction(frozen(t0), s.y, s.y)
+        y = s.y + still.correction(frozen(t0), s.y, s.y, yes)
         return _Trip(y, mean_square((y - s.y) * weight), s.n_trips + 1)
 
     def is_open(s: _Trip) -> Array:
@@ -76,13 +76,15 @@ def consistent_start(spec: SolveSpec, operands: SolveOperands) -> tuple[Array, A
         end = body(_Trip(start, far, jnp.zeros((), jnp.int32)))._replace(y=start)
     else:
         end = lax.while_loop(is_open, body, _Trip(start, far, jnp.zeros((), jnp.int32)))
-    found = end.y
-    status = jnp.where(end.norm2 <= _KAPPA**2, Status.success, Status.inconsistent_initial)
-    status = jnp.where(jnp.isnan(end.norm2), Status.singular_dae, status).astype(jnp.int32)
+    is_found = end.norm2 <= _KAPPA**2
+    status = jnp.where(is_found, Status.success, Status.inconsistent_initial)
+    is_singular = jnp.isnan(end.norm2) & (end.n_trips == 1)  # later ones are Newton's own doing
+    status = jnp.where(is_singular, Status.singular_dae, status).astype(jnp.int32)
+    found = jnp.where(is_found, end.y, start)
     # The value stays, and two chord steps carry its derivatives to second order.
     y = jnp.where(constraints.is_variable, found, y0)
     for _ in range(2):
-        y = y + constraints.correction(t0, y, found)
+        y = y + constraints.correction(t0, y, found, is_found)
     y = jnp.where(constraints.is_variable, y - frozen(y) + found, y0)
     return y, status
 
@@ -97,9 +99,15 @@ class _Constraints:
         self.variables = np.flatnonzero(~rows.any(axis=0))
         self.is_variable = jnp.asarray(~rows.any(axis=0))
 
-    def correction(self, t: Array, y: Array, at: Any) -> Array:
-        """Return the Newton step at `y` with the Jacobian at the fixed state `at`."""
+    def correction(self, t: Array, y: Array, at: Any, wanted: Array) -> Array:
+        """Return the Newton step at `y` with the Jacobian at the fixed state `at`.
+
+        Unless it is wanted, the step is zero, and its derivatives are finite all the same.
+        """
         columns = self.system.jacobian(frozen(t), frozen(at))
         square = [frozen(columns[j][self.equations]) for j in self.variables]
-        step = solve(factorise(square, pivot="pivoted"), -self.system(t, y)[self.equations])
+        unit = jnp.eye(len(square), dtype=y.dtype)
+        square = [jnp.where(wanted, c, unit[i]) for i, c in enumerate(square)]
+        right = jnp.where(wanted, -self.system(t, y)[self.equations], 0.0)
+        step = solve(factorise(square, pivot="pivoted"), right)
         return jnp.zeros_like(y).at[self.variables].set(step)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from pullback.checkpoint.arguments import array_leaves, check_options, loop_length
+from pullback.checkpoint.arguments import array_leaves, check_function, check_options, loop_length
 from pullback.checkpoint.disk.lock import FolderLock, make_folder
 from pullback.checkpoint.driver import manifest
 from pullback.checkpoint.driver.adjoint_fields import AdjointField
@@ -85,7 +85,9 @@ def value_and_grad_loop(
         The result is a gradient, exact for the steps taken; it has no derivative itself.
     """
     folder = os.path.abspath(directory)
-    check_options(step, scheme, RAM() if storage is None else storage, block)
+    check_function("step", step, "carry, x, params")
+    check_function("loss", loss, "carry, params")
+    check_options(scheme, RAM() if storage is None else storage, block)
     every = _check_callback(callback, every, block)
     if is_traced(init, params, xs):
         raise CheckpointModeError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-__all__ = ["require_function"]
+__all__ = ["misfit", "require_function"]
 
 
 def require_function(
@@ -26,16 +26,23 @@ def require_function(
     if not callable(function):
         hint = f"; {what_to_do}" if what_to_do else ""
         raise TypeError(f"{wanted} a {type(function).__name__} arrived{hint}.")
+    names = arguments.split(", ")
+    takes = misfit(function, len(names))
+    if takes is not None:
+        raise TypeError(
+            f"{wanted} {takes}; give it {len(names)} positional arguments, used or not."
+        )
+
+
+def misfit(function: Any, n_arguments: int) -> str | None:
+    """Return what a function takes if not so many positional arguments, else None."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # functions written in C may not tell
-        return
-    names = arguments.split(", ")
+        return None
     try:
-        signature.bind(*names)
+        signature.bind(*range(n_arguments))
     except TypeError:
         label = getattr(function, "__name__", type(function).__name__)
-        raise TypeError(
-            f"{wanted} {label} takes {signature}; give it {len(names)} positional arguments, used"
-            " or not."
-        ) from None
+        return f"{label} takes {signature}"
+    return None
