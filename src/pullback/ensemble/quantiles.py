@@ -72,7 +72,8 @@ class Quantiles(Reduction):
     first pass finds the smallest and the largest value; the second counts how many lie in each of
     `bins` bins between these, and each further one divides the bin that holds the quantile. Counts
     are exact, so the error is at most the width of the last bin: (largest - smallest) /
-    bins**(passes - 1). Where that holds a single value, the quantile is exact.
+    bins**(passes - 1). Where that holds a single value, the quantile is exact. An infinite value
+    leaves no bins: the quantiles are NaN then.
 
     Attributes:
         q: which quantiles, between 0 and 1.
