@@ -139,10 +139,20 @@ def error_of(values: Any, truth: np.ndarray, size: np.ndarray) -> float:
 
 
 def matched(lines: list[Row], error: float) -> float:
-    """Return the time at which a line of measurements has achieved an error, by interpolation."""
+    """Return the time at which a line of measurements has achieved an error, by interpolation.
+
+    NaN for an error that is smaller than all that were measured.
+    """
     ordered = sorted(lines, key=lambda row: row.error)
+    if error < ordered[0].error:
+        return float("nan")
     errors = np.log([row.error for row in ordered])
     return float(np.exp(np.interp(np.log(error), errors, np.log([row.each for row in ordered]))))
+
+
+def ratio(a: float, b: float) -> str:
+    """Return a ratio as text: nothing if there is none."""
+    return "" if np.isnan(b) else f"{a / b:.3g}"
 
 
 def measure(name: str, work: str, n: int, repeats: int) -> dict[str, list[Row]]:
@@ -210,7 +220,7 @@ def table(name: str, work: str, rows: dict[str, list[Row]]) -> list[tuple[str, .
     for peer, found in rows.items():
         for row in found:
             is_ours = peer == OURS
-            at_error = "" if is_ours else f"{row.each / matched(rows[OURS], row.error):.3g}"
+            at_error = "" if is_ours else ratio(row.each, matched(rows[OURS], row.error))
             lines.append(
                 (
                     name, work, peer, f"{row.tol:.0e}", f"{row.n:,}", f"{row.each * 1e6:.3g}",

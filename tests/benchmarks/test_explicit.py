@@ -94,7 +94,7 @@ def test_ratios_are_to_the_quickest_kernel():
     rows["other"] = [Row(1e-6, 1, 8e-6, 1e-3, 0.0)]
     # Only the slower one has achieved the error of the other.
     assert explicit.quickest(rows, 1e-3) == pytest.approx(2e-6)
-    assert explicit.quickest(rows, 1e-9) == pytest.approx(2e-6)
+    assert np.isnan(explicit.quickest(rows, 1e-9)), "nobody knows"
     assert explicit.quickest(rows, 1e-1) == pytest.approx(1e-6)
     assert explicit.table("a", rows)[-1][4:] == ("8", "1.0e-03", "8", "4")
 

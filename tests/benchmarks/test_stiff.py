@@ -41,4 +41,5 @@ def test_gradients_are_those_of_the_logarithms():
 def test_time_at_the_same_error_is_interpolated():
     lines = [stiff.Row(1e-3, 1, 1.0, 1e-2, 0.0), stiff.Row(1e-5, 1, 4.0, 1e-4, 0.0)]
     assert stiff.matched(lines, 1e-3) == pytest.approx(2.0)
-    assert stiff.matched(lines, 1e-9) == pytest.approx(4.0)
+    assert stiff.matched(lines, 1e-1) == pytest.approx(1.0)
+    assert np.isnan(stiff.matched(lines, 1e-9)), "nobody knows"
