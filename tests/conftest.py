@@ -45,10 +45,11 @@ def rng() -> np.random.Generator:
 def _few_memory_maps():
     """Forget compiled code before the process has as many memory maps as Linux allows, 65 530.
 
-    Compilers crash there, and each of some thousand tests compiles its own functions.
+    Compilers crash there, and each of some thousand tests compiles its own functions. It takes
+    gigabytes, too.
     """
     yield
     maps = pathlib.Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:
         jax.clear_caches()
         gc.collect()

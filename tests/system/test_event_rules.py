@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from executors import each_executor
+from executors import each_executor_slow_on_array
 
 KERNEL = pb.EnsembleKernel()
 
@@ -40,7 +40,7 @@ def test_a_start_on_the_surface_is_no_event(t1, rate, direction):
     assert (int(sol.status), float(sol.t_end)) == (pb.Status.success, t1)
 
 
-@each_executor
+@each_executor_slow_on_array
 def test_jumps_backward_in_time_happen_once_and_have_derivatives(executor):
     # The second component grows at the rate 1 and jumps by 2 when the first passes -1/2.
     def end(rate):

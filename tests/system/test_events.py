@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from executors import each_executor
+from executors import each_executor, each_executor_slow_on_array
 
 KERNEL = pb.EnsembleKernel()
 G = 9.81
@@ -49,7 +49,7 @@ def test_free_fall_ends_on_the_ground(executor):
     assert sol.events.index.tolist() == [0, *[-1] * 15]
 
 
-@each_executor
+@each_executor_slow_on_array
 def test_time_of_landing_is_differentiable(executor):
     def t_end(h0, g):
         return landing(h0, g, executor).t_end
@@ -186,7 +186,9 @@ def growth_exact(p):
     return u * np.exp(p[0] * (3.0 - t))
 
 
-@pytest.mark.parametrize("method", [pb.Tsit5(), pb.Rodas5P(), pb.Kvaerno5()])
+@pytest.mark.parametrize(
+    "method", [pb.Tsit5(), pb.Rodas5P(), pytest.param(pb.Kvaerno5(), marks=pytest.mark.slow)]
+)
 def test_parameter_in_field_surface_and_jump(method):
     p = np.array([1.0, 2.0, 0.3])
     options = {"rtol": 1e-8, "atol": 1e-8}

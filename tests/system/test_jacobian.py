@@ -66,7 +66,11 @@ def test_gradient_is_that_with_the_derived_one(executor, method):
 
 @pytest.mark.parametrize(
     "method",
-    [pb.Rodas5P(), pb.Kvaerno3(), pytest.param(pb.Rodas4(), marks=pytest.mark.slow)],
+    [
+        pytest.param(pb.Rodas5P(), marks=pytest.mark.slow),
+        pb.Kvaerno3(),
+        pytest.param(pb.Rodas4(), marks=pytest.mark.slow),
+    ],
     ids=lambda m: m.name,
 )
 def test_gradient_is_that_of_the_executed_steps(method):

@@ -62,8 +62,8 @@ _TEXT: dict[Status, tuple[str, str]] = {
         "or use a stiff method",
     ),
     Status.non_finite: (
-        "the vector field or the state became NaN or infinite",
-        "check the vector field at `t_end`, `y_end` (division by zero, root or logarithm of a "
+        "the vector field or the state became NaN or infinite, or the condition of an event NaN",
+        "check them at `t_end`, `y_end` (division by zero, root or logarithm of a "
         "negative number, overflow)",
     ),
     Status.save_overflow: (
@@ -99,7 +99,8 @@ _TEXT: dict[Status, tuple[str, str]] = {
         "tighten `rtol` and `atol`, or lower `slack` of the adjoint",
     ),
     Status.invalid_input: (
-        "`t_span`, `saveat`, `dt` or a tolerance is NaN, unsorted, outside its range or negative",
+        "`t_span`, `saveat`, `dt`, a tolerance or a time of events is NaN, unsorted, outside its "
+        "range or negative",
         "check the values given for this trajectory",
     ),
     Status.left_domain: (
