@@ -404,3 +404,29 @@ def test_two_main_loops_keep_what_lies_between(rng):
 
     x, p = rng.normal(size=(300, 2)), rng.uniform(0, 30, 300)
     assert_same(program, x, p, ulps=64, of_largest=True)
+
+
+def test_equal_texts_of_other_types_are_other_values():
+    """What has been computed before is found by its text, which does not tell the type."""
+
+    def selects(p, n, m):
+        c = p < 0.5
+        single = jnp.where(c, np.float32(-1), np.float32(1))
+        double = jnp.where(c, -1.0, 1.0)
+        signed = jnp.where(c, n, m)
+        unsigned = jnp.where(c, n.astype(jnp.uint32), m.astype(jnp.uint32))
+        return single + single, double + double, signed // 2, unsigned // np.uint32(2)
+
+    def extremes(n, m):
+        unsigned = jnp.maximum(n.astype(jnp.uint32), m.astype(jnp.uint32))
+        return jnp.maximum(n, m) // 2, unsigned // np.uint32(2)
+
+    def shifts(n, m):
+        signed, unsigned = n + m, n.astype(jnp.uint32) + m.astype(jnp.uint32)
+        return signed // 2, unsigned // np.uint32(2), signed < 0, unsigned < np.uint32(9)
+
+    p = np.linspace(0.0, 1.0, 37)
+    n, m = (np.arange(37, dtype=np.int32) * k - 50 for k in (3, -2))
+    assert_same(selects, p, n, m)
+    assert_same(extremes, n, m)
+    assert_same(shifts, n, m)

@@ -139,3 +139,12 @@ def test_mistakes(name):
 def test_one_stop_needs_no_list():
     one, listed = (pb.solve(P, pb.Tsit5(), KERNEL, tstops=t).y_end for t in (0.5, [0.5]))
     assert float(one) == float(listed)
+
+
+def test_single_precision_where_double_is_the_default():
+    event = pb.Event(lambda t, y, p: t - p, lambda t, y, p: 0.0 * y)
+    one, rate = jnp.float32(1.0), jnp.float32(0.7)
+    problem = pb.ODEProblem(lambda t, y, p: 1.0 + 0.0 * y, one, (0.0, 1.0), rate, events=[event])
+    sol = pb.solve(problem, pb.Tsit5(), KERNEL)
+    assert sol.y_end.dtype == np.float32
+    assert float(sol.y_end) == pytest.approx(0.3, abs=1e-6)

@@ -191,7 +191,7 @@ class Arithmetic(Emitter):
         m = self.operand(mask, uniform=uniform)
         t = self.operand(on_true, uniform=uniform)
         f = self.operand(on_false, uniform=uniform)
-        key = ("select", m, t, f)
+        key = ("select", on_true.dtype, m, t, f)
         known = self._recall(key)
         if known is None:
             kind = self.type_of(on_true.dtype, uniform=uniform)

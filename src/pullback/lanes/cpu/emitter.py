@@ -65,7 +65,7 @@ class Emitter:
         return self._splat(value, element).text
 
     def _splat(self, value: Value, element: str) -> Value:
-        w, key = self.width, ("splat", value.text)
+        w, key = self.width, ("splat", value.dtype, value.text)
         known = self._recall(key)
         if known is None:
             first = self.function.define(
@@ -79,6 +79,8 @@ class Emitter:
         return known
 
     # -- one instruction per distinct expression -------------------------------------------------
+    # The dtype belongs to it: 1.0 is the same text in single and double precision, and a number
+    # keeps its register when it is only said to be unsigned.
     def _recall(self, key: tuple[Any, ...]) -> Value | None:
         for table in reversed(self._seen):
             if key in table:
@@ -108,7 +110,7 @@ class Emitter:
         """Emit one pure instruction over operands of one type, or return its earlier result."""
         uniform = all(x.uniform for x in operands)
         texts = [self.operand(x, uniform=uniform) for x in operands]
-        key = (operation, result, form, *texts)
+        key = (operation, operands[0].dtype, result, form, *texts)
         known = self._recall(key)
         if known is not None:
             return known
@@ -128,7 +130,7 @@ class Emitter:
         types = ", ".join([type_text] * len(operands))
         self.declarations[symbol] = f"declare {type_text} @{symbol}({types})"
         texts = [self.operand(x, uniform=uniform) for x in operands]
-        key = (symbol, *texts)
+        key = (symbol, dtype, *texts)
         known = self._recall(key)
         if known is None:
             args = ", ".join(f"{type_text} {t}" for t in texts)
