@@ -13,9 +13,6 @@ exactly: what is measured are events, not steps.
 
 from __future__ import annotations
 
-import argparse
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,6 +23,7 @@ import numpy as np
 
 import pullback as pb
 from benchmarks.cases import SEED
+from benchmarks.command import as_in_a_new_process, make_parser
 from benchmarks.peers import ARRAY, KERNEL, KERNEL_DEFAULT
 from benchmarks.solver import GRADIENT, PRIMAL, WORKS
 from benchmarks.stiff import Row, matched
@@ -480,16 +478,11 @@ def table(name: str, work: str, measured: dict[str, list[Measured]]) -> list[tup
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.event_problems")
-    parser.add_argument("--case", action="append", choices=tuple(PROBLEMS), help="only this one")
-    parser.add_argument("--n", type=int, default=10_000, help="trajectories (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: %(default)s)")
+    parser = make_parser("event_problems", PROBLEMS, 10_000)
     parser.add_argument("--all", action="store_true", help="also what is known to be slower")
     options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
     lines = []
-    with tempfile.TemporaryDirectory(prefix="pullback-") as cache:
-        os.environ["PULLBACK_CACHE_DIR"] = cache  # kept kernels would make first calls look quick
+    with as_in_a_new_process():
         for name in options.case or PROBLEMS:
             for work in WORKS:
                 measured = measure(name, work, options.n, options.repeats, options.all)

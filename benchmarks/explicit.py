@@ -10,12 +10,9 @@ the error that the peer has achieved.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import importlib
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,6 +24,7 @@ import numpy as np
 
 import pullback as pb
 from benchmarks.cases import SEED, Inputs
+from benchmarks.command import as_in_a_new_process, make_parser
 from benchmarks.ours import _threads
 from benchmarks.programme import say
 from benchmarks.solver import SkippedError
@@ -371,15 +369,10 @@ def table(name: str, rows: dict[str, list[Row]]) -> list[tuple[str, ...]]:
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.explicit")
-    parser.add_argument("--case", action="append", choices=tuple(PROBLEMS), help="only this one")
-    parser.add_argument("--n", type=int, default=2_000, help="trajectories (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: %(default)s)")
+    parser = make_parser("explicit", PROBLEMS, 2_000)
     options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
     lines = []
-    with tempfile.TemporaryDirectory(prefix="pullback-") as cache:
-        os.environ["PULLBACK_CACHE_DIR"] = cache  # as in a new process
+    with as_in_a_new_process():
         for name in options.case or PROBLEMS:
             lines += table(name, measure(PROBLEMS[name], options.n, options.repeats))
     print(render(_HEAD, lines))

@@ -10,10 +10,7 @@ single precision loses when it sums a hundred thousand numbers counts as well.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import os
-import tempfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +21,7 @@ import numpy as np
 import pullback as pb
 from benchmarks import ours
 from benchmarks.cases import SEED, Field
+from benchmarks.command import as_in_a_new_process, make_parser
 from benchmarks.solver import GRADIENT, PRIMAL, WORKS
 from benchmarks.tables import render
 from benchmarks.timing import interleave, timed
@@ -406,17 +404,12 @@ def rows(
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.noise")
-    parser.add_argument("--case", action="append", choices=tuple(NOISY), help="only this one")
-    parser.add_argument("--n", type=int, help="trajectories, instead of each problem's own number")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: %(default)s)")
+    parser = make_parser("noise", NOISY, None)
     parser.add_argument("--all", action="store_true", help="also what is known to be slower")
     options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
     peers = tuple(peer for peer in PEERS if peer.is_usual or options.all)
     lines = []
-    with tempfile.TemporaryDirectory(prefix="pullback-") as cache:
-        os.environ["PULLBACK_CACHE_DIR"] = cache  # kept kernels would make first calls look quick
+    with as_in_a_new_process():
         for name in options.case or NOISY:
             for precision in NOISY[name].precisions:
                 for work in WORKS:

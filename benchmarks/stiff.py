@@ -8,9 +8,6 @@ log(time) over log(error).
 
 from __future__ import annotations
 
-import argparse
-import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +19,7 @@ import numpy as np
 
 import pullback as pb
 from benchmarks.cases import SEED
+from benchmarks.command import as_in_a_new_process, make_parser
 from benchmarks.stiff_problems import STIFF, StiffProblem
 from benchmarks.tables import render
 from benchmarks.timing import interleave, timed
@@ -76,18 +74,27 @@ def ours(problem: StiffProblem, method: Method, adjoint: pb.DiscreteAdjoint) -> 
     return solve
 
 
-def diffrax_kvaerno5(problem: StiffProblem, is_tuned: bool) -> Solve:
-    """Return the same by diffrax, as it comes or as it takes the fewest steps.
+def kvaerno5_of_diffrax(is_tuned: bool) -> tuple[Any, dict[str, float]]:
+    """Return diffrax's method and the gains of its step control.
 
-    Tuned, Newton's iteration has a new Jacobian each time and steps follow two errors.
+    As they come, or so that it takes the fewest steps: Newton's iteration has a new Jacobian each
+    time and steps follow two errors.
     """
     import diffrax  # noqa: PLC0415 - optional
     import optimistix  # noqa: PLC0415 - diffrax needs it
 
-    term, y0 = diffrax.ODETerm(problem.field), jnp.asarray(problem.y0)
+    if not is_tuned:
+        return diffrax.Kvaerno5(), {}
     newton = diffrax.with_stepsize_controller_tols(optimistix.Newton)()
-    method = diffrax.Kvaerno5(root_finder=newton) if is_tuned else diffrax.Kvaerno5()
-    gains = {"pcoeff": 0.3, "icoeff": 0.3} if is_tuned else {}
+    return diffrax.Kvaerno5(root_finder=newton), {"pcoeff": 0.3, "icoeff": 0.3}
+
+
+def diffrax_kvaerno5(problem: StiffProblem, is_tuned: bool) -> Solve:
+    """Return the same by diffrax."""
+    import diffrax  # noqa: PLC0415 - optional
+
+    term, y0 = diffrax.ODETerm(problem.field), jnp.asarray(problem.y0)
+    method, gains = kvaerno5_of_diffrax(is_tuned)
 
     def solve(params: Any, rtol: Any, atol: Any) -> Any:
         def one(p: Any) -> Any:
@@ -104,18 +111,24 @@ def diffrax_kvaerno5(problem: StiffProblem, is_tuned: bool) -> Solve:
     return solve
 
 
+def numpy_functions(problem: StiffProblem) -> list[Callable[[Any, Any, Any], np.ndarray]]:
+    """Return the vector field and its Jacobian as SciPy calls them, compiled."""
+    like = (0.0, problem.y0, problem.params)
+    functions = (problem.field, jax.jacfwd(problem.field, 1))
+    compiled = [jax.jit(function).lower(*like).compile() for function in functions]
+    return [lambda t, y, p, f=f: np.asarray(f(float(t), y, p)) for f in compiled]
+
+
 def scipy_radau(problem: StiffProblem, params: np.ndarray, tol: float) -> tuple[float, np.ndarray]:
     """Return seconds and end states of SciPy, one trajectory after the other."""
     from scipy.integrate import solve_ivp  # noqa: PLC0415 - optional
 
-    like = (0.0, problem.y0, params[0])
-    field = jax.jit(problem.field).lower(*like).compile()
-    jacobian = jax.jit(jax.jacfwd(problem.field, 1)).lower(*like).compile()
+    field, jacobian = numpy_functions(problem)
     begin = time.perf_counter()
     ends = [
         solve_ivp(
-            lambda t, y, p=p: np.asarray(field(t, y, p)), (0.0, problem.t1), problem.y0, "Radau",
-            rtol=tol, atol=tol * problem.unit, jac=lambda t, y, p=p: np.asarray(jacobian(t, y, p)),
+            field, (0.0, problem.t1), problem.y0, "Radau", jac=jacobian, args=(p,), rtol=tol,
+            atol=tol * problem.unit,
         ).y[:, -1]
         for p in params
     ]  # fmt: skip
@@ -233,15 +246,10 @@ def table(name: str, work: str, rows: dict[str, list[Row]]) -> list[tuple[str, .
 
 def main() -> None:
     """Measure and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stiff")
-    parser.add_argument("--case", action="append", choices=tuple(OTHERS), help="only this one")
-    parser.add_argument("--n", type=int, default=1_000, help="trajectories (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: %(default)s)")
+    parser = make_parser("stiff", OTHERS, 1_000)
     options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
     lines = []
-    with tempfile.TemporaryDirectory(prefix="pullback-") as cache:
-        os.environ["PULLBACK_CACHE_DIR"] = cache  # kept kernels would make first calls look quick
+    with as_in_a_new_process():
         for name in options.case or OTHERS:
             for work in (PRIMAL, GRADIENT):
                 lines += table(name, work, measure(name, work, options.n, options.repeats))

@@ -9,9 +9,6 @@ SciPy calls compiled functions, the analytic Jacobian among them, for one trajec
 
 from __future__ import annotations
 
-import argparse
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,8 +21,9 @@ import numpy as np
 
 import pullback as pb
 from benchmarks import charts
+from benchmarks.command import as_in_a_new_process, make_parser
 from benchmarks.programme import say
-from benchmarks.stiff import Row
+from benchmarks.stiff import Row, kvaerno5_of_diffrax, numpy_functions
 from benchmarks.stiff_problems import STIFF, StiffProblem
 from benchmarks.tables import render
 from benchmarks.timing import interleave, timed
@@ -112,25 +110,21 @@ def diffrax_ends(problem: StiffProblem, n: int, is_tuned: bool) -> Ends:
     Args:
         problem: which one.
         n: copies.
-        is_tuned: whether Newton's iteration has a new Jacobian each time and steps follow two
-            errors, which takes far fewer steps than the defaults.
+        is_tuned: see `kvaerno5_of_diffrax`.
 
     Raises:
         ImportError: diffrax is not installed.
     """
     import diffrax  # noqa: PLC0415 - optional
-    import optimistix  # noqa: PLC0415 - diffrax needs it
 
-    newton = diffrax.with_stepsize_controller_tols(optimistix.Newton)()
-    method = diffrax.Kvaerno5(root_finder=newton) if is_tuned else diffrax.Kvaerno5()
-    proportional, integral = (0.3, 0.3) if is_tuned else (0.0, 1.0)
+    method, gains = kvaerno5_of_diffrax(is_tuned)
     term, y0 = diffrax.ODETerm(problem.field), jnp.asarray(problem.y0)
 
     def one(params: Any, tol: Any) -> Any:
         sol = diffrax.diffeqsolve(
             term, method, 0.0, problem.t1, None, y0, args=params, max_steps=_MAX_STEPS, throw=False,
             stepsize_controller=diffrax.PIDController(
-                rtol=tol, atol=tol * problem.unit, pcoeff=proportional, icoeff=integral
+                rtol=tol, atol=tol * problem.unit, **gains
             ),
         )  # fmt: skip
         assert sol.ys is not None
@@ -150,20 +144,14 @@ def scipy_ends(problem: StiffProblem, name: str) -> Ends:
     """
     from scipy.integrate import solve_ivp  # noqa: PLC0415 - optional
 
-    params = jnp.asarray(problem.params)
-    field = jax.jit(lambda t, y: problem.field(t, y, params))
-    jacobian = jax.jit(jax.jacfwd(field, 1))
-    # One type of t, so that nothing is compiled twice; and that before a clock runs.
-    functions: list[Any] = [lambda t, y, f=f: np.asarray(f(float(t), y)) for f in (field, jacobian)]
-    for function in functions:
-        function(0.0, problem.y0)
+    field, jacobian = numpy_functions(problem)
 
     def ends(tol: float) -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # LSODA warns where it fails
             sol = solve_ivp(
-                functions[0], (0.0, problem.t1), problem.y0, name, jac=functions[1], rtol=tol,
-                atol=tol * problem.unit,
+                field, (0.0, problem.t1), problem.y0, name, jac=jacobian, rtol=tol,
+                atol=tol * problem.unit, args=(problem.params,),
             )  # fmt: skip
         return sol.y[:, -1] if sol.success else np.full_like(problem.end, _FAILED)
 
@@ -281,16 +269,11 @@ def _panel(ax: Any, title: str, rows: dict[str, list[Row]]) -> None:
 
 def main() -> None:
     """Measure, print the tables and draw the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stiff_precision")
-    parser.add_argument("--case", action="append", choices=tuple(TITLES), help="only this one")
-    parser.add_argument("--n", type=int, default=200, help="trajectories (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds (default: %(default)s)")
+    parser = make_parser("stiff_precision", TITLES, 200)
     parser.add_argument("--charts", type=Path, default=_RESULTS, metavar="DIR")
     options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
     found = {}
-    with tempfile.TemporaryDirectory(prefix="pullback-") as cache:
-        os.environ["PULLBACK_CACHE_DIR"] = cache  # as in a new process
+    with as_in_a_new_process():
         for name in options.case or TITLES:
             found[name] = measure(name, options.n, options.repeats)
             print(f"### {TITLES[name]}\n\n{table(found[name])}\n", flush=True)

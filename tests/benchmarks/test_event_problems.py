@@ -47,9 +47,7 @@ def test_kernel_agrees_with_the_closed_form(name):
     assert bench.errors(forward, bench.truth(problem, GRADIENT, params))[1] < SLOPE
 
 
-@pytest.mark.parametrize(
-    "name", ["bounces", *(pytest.param(n, marks=pytest.mark.slow) for n in ("crossing", "doses"))]
-)
+@each_problem
 def test_diffrax_agrees_with_the_closed_form(name):
     pytest.importorskip("diffrax")
     problem = PROBLEMS[name]
@@ -60,7 +58,6 @@ def test_diffrax_agrees_with_the_closed_form(name):
         assert largest < VALUE, (peer, largest)
 
 
-@pytest.mark.slow
 @each_problem
 @pytest.mark.parametrize(
     ("adjoint", "gradient_of"),

@@ -29,11 +29,7 @@ def everyone(work):
     for peer in PEERS:
         for name in NOISY:
             if work in peer.work and peer.n_threads is None:
-                # What compiles for seconds is left to the slow tests, as is most of the other case.
-                quick = not peer.name.startswith("diffrax, tree") and peer.is_usual
-                quick &= name == "geometric" or peer.name in (KERNEL, "jit(scan)")
-                marks = () if quick else pytest.mark.slow
-                yield pytest.param(peer, name, id=f"{name}-{peer.name}", marks=marks)
+                yield pytest.param(peer, name, id=f"{name}-{peer.name}")
 
 
 @pytest.mark.parametrize(("peer", "name"), list(everyone(PRIMAL)))

@@ -56,9 +56,9 @@ def test_scipy_solves_the_same_problem(name, solver):
         ("robertson", True),
         ("robertson", False),
         ("van_der_pol", True),
-        pytest.param("hires", True, marks=pytest.mark.slow),
-        pytest.param("oregonator", True, marks=pytest.mark.slow),
-        pytest.param("pollution", True, marks=pytest.mark.slow),
+        ("hires", True),
+        ("oregonator", True),
+        ("pollution", True),
     ],
 )
 def test_diffrax_solves_the_same_problem(name, is_tuned):

@@ -1,15 +1,12 @@
 """Sums over trajectories: the values and derivatives of `jnp.sum`, in an order of their own."""
 
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pullback.core.sums import spread_over_trajectories, sum_over_trajectories
+from threads import needs_processors, printed_on_one_and_on_all
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 1000, 20_000])
@@ -33,8 +30,6 @@ def test_copies_and_their_derivative(rng):
 
 
 BITS = """
-import os, sys
-os.sched_setaffinity(0, set(map(int, sys.argv[1].split(","))))
 import jax, jax.numpy as jnp
 import pullback as pb
 problem = pb.ODEProblem(lambda t, y, k: jnp.stack([y[1], -k * y[0]]), jnp.ones(2), (0.0, 1.0), 1.0)
@@ -49,15 +44,8 @@ print(*(float(x).hex() for x in pull(jnp.ones_like(ends))[0]))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs to choose its processors")
+@needs_processors
 def test_gradient_by_what_trajectories_share_has_the_same_bits_on_any_number_of_threads():
-    every = sorted(os.sched_getaffinity(0))
-    texts = [
-        subprocess.run(
-            [sys.executable, "-c", BITS, ",".join(map(str, chosen))],
-            capture_output=True, text=True, check=True,
-        ).stdout
-        for chosen in (every[:1], every)
-    ]  # fmt: skip
-    assert texts[0] == texts[1]
-    assert len(texts[0].split()) == 2
+    one, every = printed_on_one_and_on_all(BITS)
+    assert one == every
+    assert len(one.split()) == 2

@@ -1,11 +1,12 @@
 """A summary of many trajectories needs the memory of a block of them, forward and in reverse."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+
+from threads import needs_processors, printed_on_one_and_on_all
 
 PROGRAM = """
 import json, resource, sys
@@ -54,8 +55,6 @@ def test_a_million_trajectories():
 
 
 BITS = """
-import os, sys
-os.sched_setaffinity(0, set(map(int, sys.argv[1].split(","))))
 import jax, jax.numpy as jnp
 import pullback as pb
 
@@ -76,15 +75,8 @@ print(*(float(x).hex() for x in numbers))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to choose its processors")
+@needs_processors
 def test_any_number_of_threads_gives_the_same_bits():
-    every = sorted(os.sched_getaffinity(0))
-    texts = [
-        subprocess.run(
-            [sys.executable, "-c", BITS, ",".join(map(str, chosen))],
-            capture_output=True, text=True, check=True,
-        ).stdout
-        for chosen in (every[:1], every)
-    ]  # fmt: skip
-    assert texts[0] == texts[1]
-    assert len(texts[0].split()) == 1 + 4 * 11
+    one, every = printed_on_one_and_on_all(BITS)
+    assert one == every
+    assert len(one.split()) == 1 + 4 * 11
