@@ -30,21 +30,6 @@ class AdditiveRungeKutta(TableauMethod):
     tableau: ClassVar[AdditiveTableau]
 
     @property
-    def n_row_evaluations(self) -> int:
-        """Rows are made of the stages alone."""
-        return 0
-
-    @property
-    def n_evaluations(self) -> int:
-        """One for each stage: the trips of its iteration are not counted."""
-        return self.tableau.n_stages
-
-    @property
-    def is_fsal(self) -> bool:
-        """The last stage is not the end of the step."""
-        return False
-
-    @property
     def is_implicit(self) -> bool:
         """A step solves equations."""
         return True

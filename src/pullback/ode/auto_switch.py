@@ -133,11 +133,6 @@ class AutoSwitch(Method):
         return max(self.nonstiff.n_stages, self.stiff.n_evaluations)
 
     @property
-    def is_fsal(self) -> bool:
-        """The other method has no use for a first stage."""
-        return False
-
-    @property
     def is_implicit(self) -> bool:
         """Some steps solve equations."""
         return True

@@ -36,16 +36,6 @@ class DiagonallyImplicit(TableauMethod):
     tableau: ClassVar[DirkTableau]
 
     @property
-    def n_row_evaluations(self) -> int:
-        """Rows are made of the stages alone."""
-        return 0
-
-    @property
-    def n_evaluations(self) -> int:
-        """One for each implicit stage: the trips of its iteration are not counted."""
-        return self.tableau.n_stages - self.is_fsal
-
-    @property
     def is_fsal(self) -> bool:
         """Whether the last stage is the first one of the next step."""
         return self.tableau.is_first_explicit and self.tableau.is_stiffly_accurate

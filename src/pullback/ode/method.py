@@ -71,9 +71,9 @@ class Method(abc.ABC):
         """Number of arrays in `Step.stages`."""
 
     @property
-    @abc.abstractmethod
     def n_row_evaluations(self) -> int:
-        """How often a row inside a step evaluates the vector field."""
+        """How often a row inside a step, made of its stages, evaluates the vector field besides."""
+        return 0
 
     @property
     @abc.abstractmethod
@@ -81,9 +81,9 @@ class Method(abc.ABC):
         """How often an attempt evaluates the vector field, as far as that is known before."""
 
     @property
-    @abc.abstractmethod
     def is_fsal(self) -> bool:
         """Whether the last stage is the first one of the next step."""
+        return False
 
     @property
     def is_implicit(self) -> bool:
@@ -141,3 +141,8 @@ class TableauMethod(Method):
     def n_stages(self) -> int:
         """Number of stages of a step."""
         return self.tableau.n_stages
+
+    @property
+    def n_evaluations(self) -> int:
+        """One for each stage that is not known yet; Jacobians and iterations are not counted."""
+        return self.tableau.n_stages - self.is_fsal

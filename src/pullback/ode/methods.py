@@ -43,11 +43,6 @@ class ExplicitRungeKutta(TableauMethod):
         return self.tableau.n_dense_stages
 
     @property
-    def n_evaluations(self) -> int:
-        """Number of stages that an attempt computes."""
-        return self.tableau.n_stages - self.tableau.fsal
-
-    @property
     def is_fsal(self) -> bool:
         """Whether the last stage is the first one of the next step."""
         return self.tableau.fsal

@@ -28,21 +28,6 @@ class Rosenbrock(TableauMethod):
     tableau: ClassVar[RosenbrockTableau]
 
     @property
-    def n_row_evaluations(self) -> int:
-        """Rows are made of the stages alone."""
-        return 0
-
-    @property
-    def n_evaluations(self) -> int:
-        """One for each stage; those for the Jacobian are not counted."""
-        return self.tableau.n_stages
-
-    @property
-    def is_fsal(self) -> bool:
-        """The stages are increments, not slopes."""
-        return False
-
-    @property
     def is_implicit(self) -> bool:
         """A step solves linear equations."""
         return True

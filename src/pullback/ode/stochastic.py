@@ -75,19 +75,9 @@ class StochasticMethod(Method):
         return 1
 
     @property
-    def n_row_evaluations(self) -> int:
-        """Rows need no evaluation."""
-        return 0
-
-    @property
     def n_evaluations(self) -> int:
         """How often a step evaluates the drift."""
         return self.n_drifts
-
-    @property
-    def is_fsal(self) -> bool:
-        """Nothing is carried from step to step."""
-        return False
 
     def step(self, system: Any, t: Array, y: Array, h: Array, k1: MaybeArray) -> Step:
         """Take a step of size h from (t, y)."""

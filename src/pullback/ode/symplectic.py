@@ -15,30 +15,20 @@ import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode import tableaus
-from pullback.ode.method import Method, Step
+from pullback.ode.method import Step, TableauMethod
 from pullback.ode.symplectic_tableau import SymplecticTableau
 
 __all__ = ["Symplectic", "VelocityVerlet", "Yoshida4"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Symplectic(Method):
+class Symplectic(TableauMethod):
     """A symplectic method; a subclass sets `tableau`.
 
     Stages are the change of the state over the step, and the slopes at its ends.
     """
 
     tableau: ClassVar[SymplecticTableau]
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        return self.tableau.name
-
-    @property
-    def order(self) -> int:
-        """Order of the step."""
-        return self.tableau.order
 
     @property
     def error_order(self) -> int:
@@ -54,16 +44,6 @@ class Symplectic(Method):
     def n_stages(self) -> int:
         """The change of the state and two slopes."""
         return 3
-
-    @property
-    def n_row_evaluations(self) -> int:
-        """Rows are made of the stages alone."""
-        return 0
-
-    @property
-    def n_evaluations(self) -> int:
-        """One for each kick but the first."""
-        return self.tableau.n_stages - 1
 
     @property
     def is_fsal(self) -> bool:
