@@ -17,12 +17,14 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.custom_batching import custom_vmap
 
 from pullback.checkpoint.leaves import Leaves
 from pullback.checkpoint.mode import CheckpointModeError
 from pullback.checkpoint.schedules.actions import TIERS
 from pullback.checkpoint.storage import AbstractStorage, StorageError
+from pullback.core.keys import is_key, without_keys
 from pullback.core.typing import Array
 
 __all__ = ["CalledSlots", "CalledStorage"]
@@ -133,7 +135,7 @@ class CalledSlots:
 
     def put(self, buffer: Leaves, slot: Any, state: Leaves, tier: Any = 0) -> Leaves:
         """Give a state to the storage; slot `n_slots` is for what need not be kept."""
-        leaves = tuple(map(_without_keys, state))
+        leaves = tuple(map(without_keys, state))
         return (_put(self, buffer[0], jnp.int32(slot), jnp.int32(tier), leaves),)
 
     def get(
@@ -144,15 +146,15 @@ class CalledSlots:
         `following` is the slot that is likely to be asked for next; `is_last` says that none is.
         """
         numbers = buffer[0], jnp.int32(slot), jnp.int32(following), jnp.asarray(is_last)
-        number, leaves = _get(self, *numbers, tuple(map(_without_keys, like)))
+        number, leaves = _get(self, *numbers, tuple(map(without_keys, like)))
         return tuple(map(_with_keys, like, leaves)), (number,)
 
-    def begin_reverse(self, buffer: Leaves) -> tuple[Leaves, Array]:
-        """Return the number of the run to use, and whether its snapshots are there."""
+    def for_reverse(self, buffer: Leaves, again: Callable[[Leaves], Leaves]) -> Leaves:
+        """Return the number of a run whose snapshots are there, put there `again` if need be."""
         number, is_whole = jax.pure_callback(
             self.calls.begin_reverse, (_NUMBER, _FLAG), buffer[0], vmap_method="sequential"
         )
-        return (number,), is_whole
+        return lax.cond(is_whole, lambda buffer: buffer, again, (number,))
 
 
 def _put(slots: CalledSlots, *operands: Any) -> Array:
@@ -206,13 +208,5 @@ def _refuse(slots: CalledSlots, what: str) -> NoReturn:
     )
 
 
-def _without_keys(leaf: Array) -> Array:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
 def _with_keys(like: Array, leaf: Array) -> Array:
-    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if _is_key(like) else leaf
-
-
-def _is_key(leaf: Array) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if is_key(like) else leaf

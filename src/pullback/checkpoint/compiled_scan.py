@@ -133,14 +133,9 @@ def _forward(
 
 def _backward(loop: CompiledScan, residuals: tuple[Any, ...], cotangent: _Result) -> tuple:
     table, consts, init, xs, turning, end, buffer = residuals
-    buffer, is_whole = loop.slots.begin_reverse(buffer)
-    if is_whole is not None:
-        buffer = lax.cond(
-            is_whole,
-            lambda buffer: buffer,
-            lambda buffer: _sweep(loop, table, consts, xs, 0, (init, buffer, ()))[1],
-            buffer,
-        )
+    buffer = loop.slots.for_reverse(
+        buffer, lambda empty: _sweep(loop, table, consts, xs, 0, (init, empty, ()))[1]
+    )
     out_bar, ys_bar = floating(cotangent[0]), floating(cotangent[1])
     zeros = (tuple(map(jnp.zeros_like, floating(values))) for values in (consts, xs))
     grads = Gradients(next(zeros), out_bar, next(zeros))

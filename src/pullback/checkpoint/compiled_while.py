@@ -181,14 +181,9 @@ def _backward(
     loop: CompiledWhile, residuals: tuple[Any, ...], cotangent: Leaves
 ) -> tuple[Any, ...]:
     consts, init, n_blocks, count, buffer, entries = residuals
-    buffer, is_whole = loop.slots.begin_reverse(buffer)
-    if is_whole is not None:
-        buffer = lax.cond(
-            is_whole,
-            lambda buffer: buffer,
-            lambda buffer: _first_sweep(loop, consts, init, buffer).buffer,
-            buffer,
-        )
+    buffer = loop.slots.for_reverse(
+        buffer, lambda empty: _first_sweep(loop, consts, init, empty).buffer
+    )
     stack = remaining(entries)
     zeros = tuple(map(jnp.zeros_like, floating(consts.step)))
     grads = Gradients(zeros, floating(cotangent), ())

@@ -7,6 +7,7 @@ writes have an order that compiled code keeps.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from pullback.checkpoint.called_slots import CalledSlots, CalledStorage
@@ -42,9 +43,10 @@ class ArraySlots:
         del like, following, is_last
         return read_slot(buffer, slot), buffer
 
-    def begin_reverse(self, buffer: Leaves) -> tuple[Leaves, None]:
+    def for_reverse(self, buffer: Leaves, again: Callable[[Leaves], Leaves]) -> Leaves:
         """Return the slots as they are: however often, they hold what was put there."""
-        return buffer, None
+        del again
+        return buffer
 
 
 Slots: TypeAlias = ArraySlots | CalledSlots

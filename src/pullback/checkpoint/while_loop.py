@@ -62,8 +62,7 @@ def checkpointed_while(
         block: Steps that are taped and reversed together; None is 16, and for native
             code 64.
         max_steps: The loop ends after so many steps even if `cond` still holds.
-        mode: `"jit"` follows the schedule inside compiled code, `"host"` in Python. `"auto"` is
-            `"host"` for a storage that compiled code cannot use.
+        mode: As for `checkpointed_scan`.
         compile_step: What runs steps, as for `checkpointed_scan`.
 
     Returns:
@@ -117,7 +116,7 @@ def checkpointed_while(
         return jax.tree.unflatten(structure, carry)
     body = with_kernels(compile_step, traced.body, (*traced.consts, *carry))
     # The newest block is reversed step by step, because its length is known to the loop only.
-    size = block_size(block, body) if block else min(block_size(block, body), _LONGEST_BLOCK)
+    size = block or min(block_size(None, body), _LONGEST_BLOCK)
     slots = ArraySlots(scheme.n_snapshots + 1)
     loop = CompiledWhile(condition.body, body, size, slots, max_steps)
     with naming_forward_mode("checkpointed_while"):

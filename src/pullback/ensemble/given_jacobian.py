@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pullback.core.keys import without_keys
 from pullback.core.typing import Array
 from pullback.ensemble.kept import Kept
 from pullback.ensemble.leaf import Leaf, Members, is_array, is_traced
@@ -64,9 +65,7 @@ def _derived(field: FlatField, time: Array, y: Array, theta: tuple[Any, ...]) ->
 
 
 def _first(leaf: Leaf) -> Any:
-    value = leaf.value[0] if leaf.batched else leaf.value
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(value) if is_key else value
+    return without_keys(leaf.value[0] if leaf.batched else leaf.value)
 
 
 def _near(y: np.ndarray) -> np.ndarray:

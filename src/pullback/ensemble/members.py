@@ -10,9 +10,9 @@ import operator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from pullback.core.keys import is_key
 from pullback.ensemble.abstract_problem import AbstractProblem
 from pullback.ensemble.batched_leaves import members_from_leaves
 from pullback.ensemble.ensemble_problem import EnsembleProblem
@@ -71,9 +71,8 @@ def checked_key(key: Any) -> Any:
     if key is None:
         return None
     if isinstance(key, (jax.Array, np.ndarray)):
-        is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-        expected = () if is_key else (2,)
-        if (is_key or key.dtype == np.uint32) and key.shape == expected:
+        expected = () if is_key(key) else (2,)
+        if (is_key(key) or key.dtype == np.uint32) and key.shape == expected:
             return key
     raise TypeError(
         f"`key` must be one JAX random key, but {key!r} arrived; pass key=jax.random.key(0)."

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pullback.core.keys import is_key
 from pullback.core.typing import Array
 from pullback.ensemble.members import checked_key
 
@@ -48,7 +49,7 @@ def _all_words(key: Array, sim_ids: Any) -> Array:
 
 
 def _words(key: Any) -> Array:
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if is_key(key):
         data = jax.random.key_data(key)
         # Keys of another kind have other data: two words are drawn from them.
         return data if data.shape == (2,) else jax.random.bits(key, (2,), np.uint32)

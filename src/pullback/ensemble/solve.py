@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
-
+from pullback.core.keys import without_keys
 from pullback.core.typing import ArrayLike, PyTree
 from pullback.ensemble.batches import Batching, run_in_batches
 from pullback.ensemble.cast_members import cast_members
@@ -241,7 +239,7 @@ def _run_arrays(
         t1=t1.value,
         saveat=saves.times,
         probe=make_probe(members.dtype),
-        theta=(*(_bits(leaf.value) for leaf in params), *field.hoisted, *keys, *more),
+        theta=(*(without_keys(leaf.value) for leaf in params), *field.hoisted, *keys, *more),
         n_real=saves.n_real,
         save_consts=(),
         **numbers._asdict(),
@@ -263,8 +261,3 @@ def _run_arrays(
         **dict.fromkeys(Numbers._fields, False),
     )
     return arrays, batched
-
-
-def _bits(value: Any) -> Any:
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(value) if is_key else value

@@ -12,6 +12,7 @@ from pullback.core.user_function import require_function
 from pullback.ensemble.leaf import Members
 from pullback.ensemble.traced_field import Field, example_params
 from pullback.ode import FlatFunction, trace_function
+from pullback.ode.flat_function import one_flag
 
 
 class TracedDomain(NamedTuple):
@@ -45,18 +46,10 @@ def trace_domain(is_valid: Any, members: Members, field: Field, n_theta: int) ->
     require_function("is_valid", is_valid)
     dtype = field.layout.dtype
 
-    def one_flag(value: Any) -> Array:
-        if value is None:
-            raise TypeError("`is_valid` must return one boolean, but it returned None.")
-        flag = jnp.asarray(value)
-        if flag.shape != () or flag.dtype != bool:
-            raise TypeError(
-                f"`is_valid` must return one boolean, but it returned {flag.dtype} of shape "
-                f"{flag.shape}; combine several with jnp.all."
-            )
-        return flag.astype(dtype)
+    def as_number(value: Any) -> Array:
+        return one_flag(value, "`is_valid`", "combine several with jnp.all").astype(dtype)
 
     function, params = example_params(members, is_valid)
-    flat, hoisted = trace_function(function, field.layout, params, n_theta, one_flag)
+    flat, hoisted = trace_function(function, field.layout, params, n_theta, as_number)
     floating = tuple(jnp.issubdtype(x.dtype, np.floating) for x in hoisted)
     return TracedDomain(flat, hoisted, floating)

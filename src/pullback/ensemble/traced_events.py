@@ -26,7 +26,7 @@ from pullback.ode import (
     trace_function,
 )
 from pullback.ode import StepEvent as OdeStepEvent
-from pullback.ode.flat_function import one_number
+from pullback.ode.flat_function import one_flag, one_number
 
 
 class TracedEvents(NamedTuple):
@@ -169,12 +169,5 @@ def _one_time(name: str, value: Any) -> Array:
 
 
 def _one_flag(value: Any) -> Array:
-    if value is None:
-        raise TypeError("`condition` of StepEvent must return one boolean, but it returned None.")
-    flag = jnp.asarray(value)
-    if flag.shape != () or flag.dtype != bool:
-        raise TypeError(
-            f"`condition` of StepEvent must return one boolean, but it returned {flag.dtype} of "
-            f"shape {flag.shape}; a number whose zero is the event belongs to pb.Event."
-        )
-    return flag
+    hint = "a number whose zero is the event belongs to pb.Event"
+    return one_flag(value, "`condition` of StepEvent", hint)

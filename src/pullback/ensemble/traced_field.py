@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pullback.core.keys import is_key
 from pullback.core.typing import Array
 from pullback.ensemble.dependence import dependent_outputs
 from pullback.ensemble.given_jacobian import check_jacobian
@@ -144,7 +145,7 @@ def _example(leaf: Leaf) -> Any:
     """Return a value of one trajectory with the leaf's shape and dtype."""
     if not leaf.batched:
         return leaf.value
-    if jnp.issubdtype(leaf.value.dtype, jax.dtypes.prng_key):
+    if is_key(leaf.value):
         return leaf.value[0]
     return np.zeros(leaf.shape, leaf.value.dtype)
 

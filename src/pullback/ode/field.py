@@ -20,6 +20,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from pullback.core.fingerprint import ContentKey, open_jaxpr_key
+from pullback.core.keys import is_key
 from pullback.core.typing import Array, PyTree
 from pullback.ode.index_tables import index_tables
 from pullback.ode.ravel import StateLayout, refuse_silent_narrowing, state_layout
@@ -184,7 +185,7 @@ def _name(function: Any) -> str:
 
 
 def _as_operand(leaf: Any, dtype: np.dtype) -> Array:
-    if _is_key(leaf):
+    if is_key(leaf):
         return jax.random.key_data(leaf)
     refuse_silent_narrowing(leaf, "params")
     array = jnp.asarray(leaf)
@@ -193,15 +194,10 @@ def _as_operand(leaf: Any, dtype: np.dtype) -> Array:
 
 
 def _restorer(leaf: Any) -> Callable[[Array], Any]:
-    if not _is_key(leaf):
+    if not is_key(leaf):
         return lambda value: value
     impl = jax.random.key_impl(leaf)
     return lambda value: jax.random.wrap_key_data(value, impl=impl)
-
-
-def _is_key(leaf: Any) -> bool:
-    dtype = getattr(leaf, "dtype", None)
-    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def _refuse_effects(closed: jex.ClosedJaxpr, name: str) -> None:

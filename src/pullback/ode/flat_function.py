@@ -21,7 +21,7 @@ from pullback.core.typing import Array, PyTree
 from pullback.ode.field import trace_flat
 from pullback.ode.ravel import StateLayout
 
-__all__ = ["FlatFunction", "trace_function"]
+__all__ = ["FlatFunction", "one_flag", "one_number", "trace_function"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +79,26 @@ def trace_function(
     traced = trace_flat(function, layout, params, finish)
     places = (*range(n_params), *range(n_theta, n_theta + len(traced.hoisted)))
     return FlatFunction(traced.key, places, traced.jaxpr, traced.name), traced.hoisted
+
+
+def one_flag(value: Any, name: str, hint: str) -> Array:
+    """Return what a function returned as one boolean.
+
+    Args:
+        value: What it returned.
+        name: The function, for messages.
+        hint: What to do with something else.
+
+    Raises:
+        TypeError: It is not one boolean.
+    """
+    wanted = f"{name} must return one boolean, but it returned"
+    if value is None:
+        raise TypeError(f"{wanted} None.")
+    flag = jnp.asarray(value)
+    if flag.shape != () or flag.dtype != bool:
+        raise TypeError(f"{wanted} {flag.dtype} of shape {flag.shape}; {hint}.")
+    return flag
 
 
 def one_number(value: Any, name: str) -> Array:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pullback.checkpoint.storage import StorageError
+from pullback.core.keys import is_key, without_keys
 from pullback.core.typing import PyTree
 
 __all__ = ["Field", "RowLayout", "TreeForm", "empty_array", "form_of", "to_numpy"]
@@ -105,9 +105,7 @@ def form_of(tree: PyTree) -> TreeForm:
 
 def to_numpy(leaf: Any) -> np.ndarray:
     """Return the numbers of a leaf, contiguous; waits for them."""
-    if _is_key(leaf):
-        leaf = jax.random.key_data(leaf)
-    return np.asarray(leaf, order="C")
+    return np.asarray(without_keys(leaf), order="C")
 
 
 def empty_array(field: Field) -> np.ndarray:
@@ -121,7 +119,7 @@ def _described(leaf: Any) -> tuple[Field, _Leaf]:
     key: Any = None
     is_jax = isinstance(leaf, jax.Array)
     sharding = _sharding(leaf) if is_jax else None
-    if _is_key(leaf):
+    if is_key(leaf):
         key = jax.random.key_impl(leaf)
         data = jax.eval_shape(jax.random.key_data, leaf)
         shape, dtype = data.shape, np.dtype(data.dtype)
@@ -147,10 +145,6 @@ def _sharding(array: jax.Array) -> Any:
     # An array that JAX put where it liked must come back as such, or it could not be combined
     # with arrays on other devices.
     return array.sharding if getattr(array, "committed", True) else None
-
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _rebuilt(leaf: _Leaf, array: np.ndarray) -> Any:
