@@ -54,6 +54,12 @@ class Body:
         """Whether there are results besides the carry."""
         return len(self.jaxpr.outvars) > self.n_carry
 
+    def closed_over(self, n_operands: int) -> Body:
+        """Return the same function with its first operands as its last `consts`."""
+        taken, kept = self.jaxpr.invars[:n_operands], self.jaxpr.invars[n_operands:]
+        jaxpr = self.jaxpr.replace(constvars=[*self.jaxpr.constvars, *taken], invars=kept)
+        return dataclasses.replace(self, jaxpr=jaxpr)
+
     def __call__(self, consts: Leaves, *groups: Sequence[Any]) -> tuple[Leaves, Leaves]:
         """Evaluate; return the new carry and `y`."""
         operands = [value for group in groups for value in group]

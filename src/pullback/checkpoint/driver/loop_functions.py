@@ -1,4 +1,4 @@
-"""What the driver compiles: some blocks forward, a block back, the loss."""
+"""What the driver compiles: some steps forward, a block back, the loss."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from pullback.checkpoint import compiled_scan
 from pullback.checkpoint.arguments import array_leaves, check_carry, promote_weak, row_avals
 from pullback.checkpoint.body import Body, TracedFunction, trace
-from pullback.checkpoint.leaves import Leaves, floating, is_weak, merged, read_slot, strong
+from pullback.checkpoint.leaves import Leaves, floating, is_weak, merged, strong
+from pullback.checkpoint.step_kernels import CompileStep, with_kernels
 from pullback.core.typing import Array, PyTree
 
 __all__ = [
@@ -33,7 +35,7 @@ class Operands(NamedTuple):
 
     Attributes:
         consts: What the step closes over.
-        params: Differentiated.
+        params: Differentiated; to the step, they are further consts.
         xs: One row per step.
     """
 
@@ -60,7 +62,7 @@ class Loop(NamedTuple):
     """A traced loop.
 
     Attributes:
-        body: The step as a function of (consts, carry, row, params).
+        body: The step as a function of (consts and params, carry, row).
         loss: The loss as a function of (consts, carry, params); its result is no carry.
         operands: Of the steps.
         loss_consts: What the loss closes over.
@@ -75,9 +77,14 @@ class Loop(NamedTuple):
 
 
 def trace_loop(
-    step: Callable[..., Any], loss: Callable[..., Any], init: PyTree, params: PyTree, xs: PyTree
+    step: Callable[..., Any],
+    loss: Callable[..., Any],
+    init: PyTree,
+    params: PyTree,
+    xs: PyTree,
+    compile_step: CompileStep,
 ) -> Loop:
-    """Trace a step and a loss once.
+    """Trace a step and a loss once, and look for kernels for the step.
 
     Raises:
         TypeError: The step changes the type of the carry, or the loss is no real number.
@@ -85,7 +92,7 @@ def trace_loop(
     """
     carry_tree, row_tree, params_tree = map(jax.tree.structure, (init, xs, params))
 
-    def flat_step(carry: list[Array], row: list[Array], params: list[Array]) -> Any:
+    def flat_step(params: list[Array], carry: list[Array], row: list[Array]) -> Any:
         trees = (carry_tree, carry), (row_tree, row), (params_tree, params)
         return jax.tree.map(strong, step(*(jax.tree.unflatten(t, leaves) for t, leaves in trees)))
 
@@ -100,7 +107,7 @@ def trace_loop(
 
     def traced_step(carry: Leaves) -> TracedFunction:
         n_carry = len(carry)
-        traced = trace(flat_step, "step", lambda _: n_carry, list(carry), avals, list(weights))
+        traced = trace(flat_step, "step", lambda _: n_carry, list(weights), list(carry), avals)
         check_carry("step", init, carry, traced.out)
         return traced
 
@@ -110,8 +117,13 @@ def trace_loop(
         traced = traced_step(carry)
     value = trace(flat_loss, "loss", lambda _: 0, list(carry), list(weights))
     _check_loss(value.out)
+    body = with_kernels(
+        compile_step,
+        traced.body.closed_over(len(weights)),
+        (*traced.consts, *weights, *carry, *rows),
+    )
     operands = Operands(traced.consts, weights, rows)
-    return Loop(traced.body, value.body, operands, value.consts, carry)
+    return Loop(body, value.body, operands, value.consts, carry)
 
 
 def _check_loss(out: PyTree) -> None:
@@ -127,11 +139,8 @@ def _check_loss(out: PyTree) -> None:
 @functools.partial(jax.jit, static_argnums=0)
 def advance(body: Body, operands: Operands, lower: Any, upper: Any, state: Leaves) -> Leaves:
     """Run steps `lower, ..., upper - 1`."""
-
-    def step(i: Array, state: Leaves) -> Leaves:
-        return body(operands.consts, state, read_slot(operands.xs, i), operands.params)[0]
-
-    return lax.fori_loop(lower, upper, step, state)
+    consts = operands.consts + operands.params
+    return compiled_scan.advance(body, consts, operands.xs, lower, upper, state, ())[0]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -140,20 +149,14 @@ def turn(
 ) -> Adjoint:
     """Tape `n_steps` steps from `state`, the state before step `start`, and reverse them."""
     rows = tuple(lax.dynamic_slice_in_dim(x, start, n_steps) for x in operands.xs)
-
-    def forward(params: Leaves, carry: Leaves) -> Leaves:
-        weights = merged(operands.params, params)
-
-        def step(carry: Leaves, row: Leaves) -> tuple[Leaves, None]:
-            return body(operands.consts, carry, row, weights)[0], None
-
-        out, _ = lax.scan(step, merged(state, carry), rows, length=n_steps)
-        return floating(out)
-
-    _, pull = jax.vjp(forward, floating(operands.params), floating(state))
-    params, carry = pull(adjoint.carry)
-    added = tuple(a + b for a, b in zip(adjoint.params, params, strict=True))
-    return Adjoint(adjoint.value, carry, added)
+    # Nobody asks for these; a kernel sums them all the same.
+    others = (tuple(map(jnp.zeros_like, floating(x))) for x in (operands.consts, rows))
+    n_others = len(floating(operands.consts))
+    grads = compiled_scan.Gradients(next(others) + adjoint.params, adjoint.carry, next(others))
+    consts = operands.consts + operands.params
+    first = jnp.zeros_like(start)
+    found = compiled_scan.u_turn(body, n_steps, consts, rows, first, state, (), grads)
+    return Adjoint(adjoint.value, found.carry, found.consts[n_others:])
 
 
 @functools.partial(jax.jit, static_argnums=0)

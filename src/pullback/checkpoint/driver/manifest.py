@@ -109,6 +109,7 @@ def manifest_of(
         "block": block,
         "scheme": repr(scheme),
         "step": _code_hash(loop.body.key, _gradient_key(loop)),
+        "steps run by": "XLA" if loop.body.kernels is None else type(loop.body.kernels).__name__,
         "loss": _code_hash(loop.loss.key),
         "what step closes over": _values_hash(loop.operands.consts),
         "what loss closes over": _values_hash(loop.loss_consts),
@@ -168,7 +169,9 @@ def _gradient_key(loop: Loop) -> ContentKey:
         functools.partial(value_and_adjoint, loop.loss),
         loop.loss_consts, loop.operands.params, loop.init,
     )  # fmt: skip
-    traced = jax.make_jaxpr(functools.partial(turn, loop.body, 0))(
+    # Kernels reverse a step by the same rules.
+    body = dataclasses.replace(loop.body, kernels=None)
+    traced = jax.make_jaxpr(functools.partial(turn, body, 0))(
         loop.operands, np.int32(0), loop.init, adjoint
     )
     return open_jaxpr_key(traced.jaxpr)

@@ -17,6 +17,7 @@ from pullback.checkpoint.host_scan import is_traced
 from pullback.checkpoint.mode import CheckpointModeError
 from pullback.checkpoint.schedules import AbstractScheme, Revolve
 from pullback.checkpoint.schedules.scheme import check_count
+from pullback.checkpoint.step_kernels import CompileStep
 from pullback.checkpoint.storage import AbstractStorage
 from pullback.checkpoint.storage_disk import Disk
 from pullback.checkpoint.storage_ram import RAM
@@ -43,6 +44,7 @@ def value_and_grad_loop(
     callback: Callable[[AdjointField], Any] | None = None,
     every: int | None = None,
     progress: bool = False,
+    compile_step: CompileStep = "auto",
 ) -> tuple[Array, tuple[PyTree, PyTree]]:
     """Return the loss after a long loop, and its gradient; go on where an earlier call stopped.
 
@@ -69,6 +71,7 @@ def value_and_grad_loop(
             After an interruption it may be given the same one again.
         every: Steps between two of them, a multiple of `block`; by default `block`.
         progress: Whether to show a bar.
+        compile_step: As of `checkpointed_scan`. A run goes on with what it was begun with.
 
     Returns:
         The value, and its derivatives with respect to `init` and `params`, `float0` for leaves
@@ -95,7 +98,7 @@ def value_and_grad_loop(
             " vmap, grad or scan). Call it outside of them, or use `checkpointed_scan`."
         )
     n_steps = loop_length(xs, array_leaves("xs", xs), length)
-    loop = trace_loop(step, loss, init, params, xs)
+    loop = trace_loop(step, loss, init, params, xs, compile_step)
     make_folder("directory", folder)
     lock = FolderLock("directory", folder)
     try:
