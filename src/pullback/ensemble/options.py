@@ -78,6 +78,17 @@ def checked_adaptive(adaptive: Any, dt: Any, method: Any) -> bool:
     return bool(adaptive)
 
 
+def check_fixed_steps(adaptive: bool, **control: Any) -> None:
+    """Raise where an option of adaptive solves is given with fixed steps."""
+    for name, value in control.items():
+        if not adaptive and value is not None:
+            raise ValueError(
+                f"`{name}` has no effect on fixed steps, but {value!r} arrived; leave it out, or "
+                "let the error estimate choose the steps, with adaptive=True and a method that has "
+                "one, such as pb.Tsit5()."
+            )
+
+
 def checked_method(method: Any, problem: Any) -> Method:
     """Return `method`; raise where one of method and problem is stochastic and the other is not."""
     checked_instance("method", method, Method, "pb.Tsit5()")

@@ -7,6 +7,7 @@ the result does not depend on how many threads solved them.
 from __future__ import annotations
 
 import abc
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -110,6 +111,10 @@ class MeanVar(Reduction):
     """
 
     ddof: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.ddof, numbers.Real) or not np.isfinite(self.ddof):
+            raise TypeError(f"`ddof` must be a number, such as 0 or 1, but {self.ddof!r} arrived.")
 
     def start(self, like: PyTree, before: Any) -> Any:
         """Return moments of nothing."""

@@ -23,6 +23,7 @@ from pullback.ensemble.members import resolve_members
 from pullback.ensemble.noise_keys import noise_keys
 from pullback.ensemble.options import (
     Numbers,
+    check_fixed_steps,
     check_noise,
     checked_adaptive,
     checked_adjoint,
@@ -139,6 +140,7 @@ def solve(
     """
     method = checked_method(method, problem)
     adaptive = checked_adaptive(adaptive, dt, method)
+    check_fixed_steps(adaptive, dt_min=dt_min, dt_max=dt_max, controller=controller)
     backend, may_fall_back = resolve_executor(executor)
 
     def prepare(members: Members, saveat: Any, sim_ids: Any = None) -> tuple[RunPlan, RunArrays]:
