@@ -1,4 +1,4 @@
-"""What events promise in corners: time backward, no time at all, and NaN."""
+"""What events promise in corners: time backward, no time at all, coincidence, and NaN."""
 
 import jax
 import jax.numpy as jnp
@@ -87,11 +87,86 @@ def test_times_that_are_no_numbers_are_invalid_input():
         assert int(of(jnp.array([0.3, np.inf]))) == pb.Status.success  # one that never comes
 
 
-def test_a_condition_that_is_no_number_is_no_success():
-    event = pb.Event(lambda t, y, p: jnp.log(y[0]) + 2.0)  # NaN below zero
-    problem = pb.ODEProblem(lambda t, y, p: -jnp.ones(1), jnp.ones(1), (0.0, 2.0), events=[event])
-    sol = pb.solve(problem, pb.Tsit5(), KERNEL)
-    assert int(sol.status) == pb.Status.non_finite
+def broken(t, y, p):
+    return jnp.nan * y
+
+
+ENDS = {
+    "condition": pb.Event(lambda t, y, p: jnp.log(y[0] - 0.5) + 9.0),
+    "root": pb.Event(lambda t, y, p: y[0] - 0.5, broken),
+    "last root": pb.Event(lambda t, y, p: y[0] - 0.5, broken, terminate=True),
+    "preset": pb.PresetTimes([0.5], broken),
+    "at the end": pb.PresetTimes([1.0], broken),
+    "last preset": pb.PeriodicEvent(0.5, broken, terminate=True),
+    "step": pb.StepEvent(lambda t, y, p: t > 0.4, broken),
+    "last step": pb.StepEvent(lambda t, y, p: t > 0.4, broken, terminate=True),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("dt", [None, 0.2])
+def test_a_state_behind_an_event_that_is_no_number_does_not_count(name, dt):
+    problem = pb.ODEProblem(
+        lambda t, y, p: -jnp.ones(1), jnp.ones(1), (0.0, 1.0), events=[ENDS[name]]
+    )
+    sol = pb.solve(problem, pb.Tsit5(), KERNEL, dt=dt, saveat=0.1)
+    assert (int(sol.status), int(sol.events.count)) == (pb.Status.non_finite, 0)
+    # The last good point is the start of the step that led to it.
+    reached = float(sol.t_end)
+    assert 0.0 <= reached < (0.999 if name == "at the end" else 0.6)
+    np.testing.assert_allclose(sol.y_end[0], 1.0 - reached, rtol=1e-12)
+    np.testing.assert_allclose(sol.y[:, 0], 1.0 - np.asarray(sol.t), rtol=1e-12)
+
+
+def dies(t, y, p):
+    return jnp.where(y > 1.0, jnp.nan, 1.0) * y  # one of two trajectories
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pb.PresetTimes([0.5], dies),
+        pb.PresetTimes([1.0], dies),
+        pb.StepEvent(lambda t, y, p: t > 0.3, dies),
+        pb.Event(lambda t, y, p: t - 0.5, dies),
+    ],
+    ids=["preset", "end", "step", "root"],
+)
+@each_executor_slow_on_array
+def test_a_trajectory_that_dies_leaves_shared_gradients_alone(executor, event):
+    def loss(rate):
+        problem = pb.ODEProblem(
+            lambda t, y, p: -p * y, jnp.ones(1), (0.0, 1.0), rate, events=[event]
+        )
+        pair = pb.EnsembleProblem(problem, y0=jnp.array([[1.0], [2.0]]))
+        sol = pb.solve(pair, pb.Tsit5(), executor, rtol=1e-8, atol=1e-8)
+        assert sol.status.tolist() == [0, pb.Status.non_finite] or isinstance(rate, jax.core.Tracer)
+        return jnp.where(sol.status < 10, sol.y_end[:, 0], 0.0).sum()
+
+    loss(0.5)
+    for derivative in (jax.grad, jax.jacfwd):
+        np.testing.assert_allclose(derivative(loss)(0.5), -np.exp(-0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", [pb.Tsit5(), pb.Rodas5P()], ids=lambda m: m.name)
+@pytest.mark.parametrize("direction", [-1, 0])
+@pytest.mark.parametrize("t0", [0.0, 3.0])
+def test_a_root_at_a_preset_time_happens_first_and_once(method, direction, t0):
+    def jump(t, y, p):
+        return y.at[1].multiply(2.0)
+
+    root = pb.Event(lambda t, y, p: p["level"] - y[0], jump, direction=direction)
+    dose = pb.PresetTimes(lambda p: p["time"][None], lambda t, y, p: y.at[1].add(1.0))
+    after = np.linspace(0.31, 2.7, 12)
+    for rate in (1.0, 0.37):
+        params = {"time": t0 + after, "level": rate * after, "rate": np.full(12, rate)}
+        problem = pb.ODEProblem(
+            lambda t, y, p: jnp.stack([p["rate"], 0.0 * y[0]]), jnp.array([0.0, 1.0]),
+            (t0, t0 + 3.0), {"time": 0.0, "level": 0.0, "rate": 0.0}, events=[root, dose],
+        )  # fmt: skip
+        sol = pb.solve(pb.EnsembleProblem(problem, params=params), method, KERNEL)
+        np.testing.assert_array_equal(sol.y_end[:, 1], 3.0)
+        np.testing.assert_array_equal(sol.events.index[:, :3], [[0, 1, -1]] * 12)
 
 
 def test_second_derivatives_in_forward_mode():
@@ -125,6 +200,31 @@ MISTAKES = {
     "condition": (
         lambda: pb.solve(P, pb.Tsit5(), events=pb.Event(lambda t, y, p: None)),
         "`condition` <lambda> must return one real number",
+    ),
+    "python if": (
+        lambda: pb.solve(P, pb.Tsit5(), events=pb.Event(lambda t, y, p: y if y > 0 else -y)),
+        "`<lambda>` needs the value of a number .* write jnp.where",
+    ),
+    "numpy": (
+        lambda: pb.solve(P, pb.Tsit5(), events=pb.Event(lambda t, y, p: np.sin(y))),
+        "`<lambda>` needs the value of a number .* jax.numpy for NumPy",
+    ),
+    "if of times": (
+        lambda: pb.solve(P, pb.Tsit5(), events=pb.PresetTimes(lambda p: [1.0] if p > 0 else [])),
+        "`times` needs the value of a number",
+    ),
+    "text of times": (
+        lambda: pb.solve(P, pb.Tsit5(), events=pb.PresetTimes(lambda p: "soon")),
+        "`times` of PresetTimes must return .* it returned an object of class str",
+    ),
+    "ddof": (lambda: pb.MeanVar(ddof="a"), "`ddof` must be a number"),
+    "dt_max": (
+        lambda: pb.solve(P, pb.Tsit5(), dt=0.1, dt_max=0.2),
+        "`dt_max` has no effect on fixed steps",
+    ),
+    "control": (
+        lambda: pb.solve(P, pb.RK4(), dt=0.1, controller=pb.PIController()),
+        "`controller` has no effect on fixed steps",
     ),
 }
 

@@ -411,7 +411,7 @@ def test_stops_are_checked_as_saveat_is(tstops, sentence):
 
 def test_a_period_must_give_one_number():
     with pytest.raises(
-        ValueError, match=r"`period` of PeriodicEvent must give one .* shape \(1,\)"
+        ValueError, match=r"`period` of PeriodicEvent must return one .* shape \(1,\)"
     ):
         events = [pb.PeriodicEvent(lambda p: p["k"][None])]
         solve(decay, jnp.ones(1), (0.0, 2.0), {"k": 1.0}, events)

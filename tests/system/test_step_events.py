@@ -79,6 +79,36 @@ def test_adaptive_steps_and_a_short_tape():
     assert np.sign(forward).tolist() == np.sign(jax.grad(f)(X, None)).tolist()
 
 
+@pytest.mark.parametrize("tol", [1e-2, 1e-3])
+def test_derivatives_have_the_steps_of_the_value_for_an_affect_that_adds_up(tol):
+    # Of a mesh of its own a derivative would be that of another number of additions.
+    def end(rate):
+        grow = pb.StepEvent(lambda t, y, p: True, lambda t, y, p: y + 0.1 * p)
+        problem = pb.ODEProblem(
+            lambda t, y, p: -p * y + jnp.sin(9.0 * t), 1.0, (0.0, 5.0), rate, events=[grow]
+        )
+        return pb.solve(problem, pb.Tsit5(), KERNEL, rtol=tol, atol=tol)
+
+    def last(rate):
+        return end(rate).y_end
+
+    def replayed(rate):
+        """The same steps, by hand."""
+        state, t = 1.0, 0.0
+        for after in np.asarray(end(2.0).events.t[: int(end(2.0).events.count)]):
+            step = pb.ODEProblem(
+                lambda t, y, p: -p * y + jnp.sin(9.0 * t), state, (t, float(after)), rate
+            )
+            state = pb.solve(step, pb.Tsit5(), KERNEL, dt=float(after) - t).y_end + 0.1 * rate
+            t = float(after)
+        return state
+
+    assert 3 < int(end(2.0).events.count) <= 16
+    want = (replayed(2.0 + 1e-5) - replayed(2.0 - 1e-5)) / 2e-5
+    for derivative in (jax.grad, jax.jacfwd):
+        np.testing.assert_allclose(derivative(last)(2.0), want, rtol=1e-8)
+
+
 @each_executor
 def test_they_are_recorded_and_counted(executor):
     sol = solve(X, [pb.StepEvent(is_high, lower)], executor, saveat="steps", max_saves=20)

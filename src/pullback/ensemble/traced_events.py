@@ -26,7 +26,7 @@ from pullback.ode import (
     trace_function,
 )
 from pullback.ode import StepEvent as OdeStepEvent
-from pullback.ode.flat_function import one_flag, one_number
+from pullback.ode.flat_function import as_array, one_flag, one_number
 
 
 class TracedEvents(NamedTuple):
@@ -92,7 +92,7 @@ class _Tracer:
     def preset(self, event: PresetTimes | PeriodicEvent) -> PresetEvent:
         affect = self._affect(event.affect)
         if isinstance(event, PresetTimes):
-            values = self._trace(self._of_params(event.times), _times)
+            values = self._trace(self._of_params("times", event.times), _times)
             n = values.jaxpr.out_avals[0].shape[0]
             times: Any = ListedTimes(self._room(n), n, values)
         else:
@@ -113,15 +113,16 @@ class _Tracer:
         return OdeStepEvent(condition, self._affect(event.affect), event.terminate)
 
     def _one_time(self, name: str, value: Any) -> FlatFunction:
-        return self._trace(self._of_params(value), lambda time: _one_time(name, time))
+        return self._trace(self._of_params(name, value), lambda time: _one_time(name, time))
 
-    def _of_params(self, value: Any) -> Callable[[Any, Any, Any], Any]:
+    def _of_params(self, name: str, value: Any) -> Callable[[Any, Any, Any], Any]:
         dtype = self.layout.dtype
 
         def function(t: Any, y: Any, params: Any) -> Any:
             del t, y
             return value(params) if callable(value) else jnp.asarray(value, dtype)
 
+        function.__name__ = name
         return function
 
     def _affect(self, affect: Any) -> FlatFunction | None:
@@ -149,22 +150,21 @@ class _Tracer:
 
 
 def _times(value: Any) -> Array:
-    times = jnp.asarray(value)
+    wanted = (
+        "`times` of PresetTimes must return a 1-D floating array with at least one time, but it "
+        "returned"
+    )
+    times = as_array(value, wanted)
     if times.ndim != 1 or not jnp.issubdtype(times.dtype, jnp.floating) or not times.size:
-        raise ValueError(
-            "`times` of PresetTimes must give a 1-D floating array with at least one time, but it "
-            f"gave {times.dtype} of shape {times.shape}."
-        )
+        raise ValueError(f"{wanted} {times.dtype} of shape {times.shape}.")
     return times
 
 
 def _one_time(name: str, value: Any) -> Array:
-    time = jnp.asarray(value)
+    wanted = f"`{name}` of PeriodicEvent must return one floating number, but it returned"
+    time = as_array(value, wanted)
     if time.shape != () or not jnp.issubdtype(time.dtype, jnp.floating):
-        raise ValueError(
-            f"`{name}` of PeriodicEvent must give one floating number, but it gave {time.dtype} of "
-            f"shape {time.shape}."
-        )
+        raise ValueError(f"{wanted} {time.dtype} of shape {time.shape}.")
     return time
 
 

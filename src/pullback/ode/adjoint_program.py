@@ -107,10 +107,8 @@ class AdjointProgram(LaneProgram):
 
     @property
     def _is_controlled(self) -> bool:
-        # Rows after every step are rows of the solve's own mesh, which control would change.
         spec = self.spec
-        has_tangent = spec.adjoint.resolve and spec.field.has_forward_mode
-        return spec.adaptive and has_tangent and spec.save != "steps"
+        return spec.may_refine and spec.adjoint.resolve and spec.field.has_forward_mode
 
     def _end_is_fixed(self, flags: Any) -> bool:
         """Whether the last step ends at t1 as something moves that rows do not move with."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from pullback.core.status import Status
 from pullback.core.typing import Array
 from pullback.ode.event_maps import EventMaps
+from pullback.ode.event_root import is_sliver
 from pullback.ode.event_search import Crossing
 from pullback.ode.events import EventState, arm
 
@@ -52,7 +53,7 @@ def rearmed(
         seen = armed | (side * maps.condition(i, t1, before, *theta) > 0)
         kept_armed = jnp.where(fired, seen, jnp.where(accept, c.armed, armed))
         flips = accept & ~fired & c.lost & (event.direction == 0)
-        kept_surface = state.surface[i] & ~(accept & (t1 != start))
+        kept_surface = state.surface[i] & ~(accept & ~is_sliver(start, t1 - start))
         kept = (jnp.where(flips, -side, side), kept_armed, kept_surface, state.rate[i])
         new = arm(event, t1, y1, slope, theta, span)
         rows.append(tuple(jnp.where(fires, a, b) for a, b in zip(new, kept, strict=True)))

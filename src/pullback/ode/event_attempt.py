@@ -15,7 +15,8 @@ from pullback.core.typing import Array, MaybeArray
 from pullback.lanes.loop import lane_if
 from pullback.ode.auto_switch import turn
 from pullback.ode.event_maps import moved
-from pullback.ode.event_step import Attempted, Met, after_event, meet
+from pullback.ode.event_root import Attempted
+from pullback.ode.event_step import Met, after_event, meet
 from pullback.ode.event_sweep import Arrival, arrive
 from pullback.ode.mesh import MeshState, Stop, frozen, frozen_float
 from pullback.ode.method import Step
@@ -50,8 +51,8 @@ def meet_events(
         is_short=sweep.mesh.is_short(s.mesh, stop),
     )
     met = jax.tree.map(frozen_float, meet(maps, events, made, theta))
-    after = after_event(maps, after, met)
-    attempt = _retaken(sweep, s, attempt, met)
+    after = after_event(maps, jax.tree.map(frozen_float, s.mesh), after, met)
+    attempt = _retaken(sweep, s, attempt._replace(accept=attempt.accept & ~met.lost), met)
     arrival, k1, k1_dot = _behind(sweep, s, attempt, met, stop)
     accept = attempt.accept
     if largest is not None:

@@ -19,10 +19,11 @@ def look(
     y: Array,
     stages: tuple[Array, ...],
     theta: tuple[Array, ...],
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Return which step events happen at (t, y), `(step,)`, and the state behind them.
 
-    They happen in their order, and each looks at the state behind those before it.
+    And the status that says why there is no such state; 0 if there is one. They happen in their
+    order, and each looks at the state behind those before it.
 
     Args:
         maps: Maps of the events.
@@ -42,7 +43,9 @@ def look(
         happen.append(holds)
         if event.affect is not None:
             y = jnp.where(holds, event.affect(t, y, theta), y)
-    return jnp.stack(happen) if happen else jnp.zeros((0,), bool), y
+    steps = jnp.stack(happen) if happen else jnp.zeros((0,), bool)
+    y, failure = maps.found_consistent(maps.jumps(steps), t, y, theta)
+    return steps, y, failure
 
 
 def _field(

@@ -19,7 +19,10 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from pullback.core.status import Status
 from pullback.core.typing import Array
+from pullback.lanes.loop import lane_if
+from pullback.ode.algebraic import Consistent, consistent
 from pullback.ode.event_times import time_slack
 from pullback.ode.events import EventSpec
 from pullback.ode.maps import StepMaps
@@ -123,7 +126,7 @@ class EventMaps:
         size = frozen(h) + moved(end) - moved(t)
         y = self.affect_presets(hits, end, self.leave(t, y, size, *theta), *theta)
         y = self.affect_steps(steps, end, y, *theta)
-        return self.behind_stop(hits, end), y
+        return self.behind_stop(hits, steps, end), y
 
     def arrive_by_itself(
         self, steps: Array, ends_fixed: Array, t: Array, y: Array, h: Array, *theta: Array
@@ -149,21 +152,50 @@ class EventMaps:
     def affect_root(self, root: int, t: Array, y: Array, *theta: Array) -> Array:
         """Return the state behind a root event."""
         affect = self.events.roots[root].affect
-        return y if affect is None else affect(t, y, theta)
+        if affect is None:
+            return y
+        return self.consistent(jnp.ones((), bool), t, affect(t, y, theta), theta).y
 
     def affect_presets(self, hits: Array, t: Array, y: Array, *theta: Array) -> Array:
         """Return the state behind preset events, one after the other."""
+        changes = jnp.zeros((), bool)
         for j, event in enumerate(self.events.presets):
             if event.affect is not None:
-                y = jnp.where(hits[j], event.affect(t, y, theta), y)
-        return y
+                y = event.affect.where(hits[j], t, y, theta)
+                changes = changes | hits[j]
+        return self.consistent(changes, t, y, theta).y
 
     def affect_steps(self, steps: Array, t: Array, y: Array, *theta: Array) -> Array:
         """Return the state behind step events, one after the other."""
         for k, event in enumerate(self.events.steps):
             if event.affect is not None:
-                y = jnp.where(steps[k], event.affect(t, y, theta), y)
-        return y
+                y = event.affect.where(steps[k], t, y, theta)
+        return self.consistent(self.jumps(steps), t, y, theta).y
+
+    def consistent(self, wanted: Array, t: Array, y: Array, theta: tuple[Array, ...]) -> Consistent:
+        """Return the state behind a jump, with algebraic variables that satisfy their equations."""
+        spec = self.maps.spec
+        if spec.mass is None or not spec.mass.is_singular or not self.events.changes_state:
+            return Consistent(y, jnp.ones((), bool), jnp.zeros((), bool))
+        system = self.maps.system(theta)
+        only_checks = spec.initialization == "check"
+        return consistent(system, t, y, wanted, only_checks=only_checks)
+
+    def found_consistent(
+        self, wanted: Array, t: Array, y: Array, theta: tuple[Array, ...]
+    ) -> tuple[Array, Array]:
+        """Return the same state, and the status that says why there is none; 0 if there is one."""
+        spec, fine = self.maps.spec, jnp.zeros((), jnp.int32)
+        if spec.mass is None or not spec.mass.is_singular or not self.events.changes_state:
+            return y, fine
+
+        def find() -> tuple[Array, Array]:
+            found = self.consistent(wanted, t, y, theta)
+            status = jnp.where(found.is_found, 0, int(Status.inconsistent_initial))
+            status = jnp.where(found.is_singular, int(Status.singular_dae), status)
+            return found.y, status.astype(jnp.int32)
+
+        return lane_if(wanted, find, (y, fine))
 
     def jumps(self, steps: Array) -> Array:
         """Return whether step events that happen change the state."""
@@ -182,15 +214,18 @@ class EventMaps:
             taken = taken | hits[j]
         return end
 
-    def behind_stop(self, hits: Array, time: Array) -> Array:
-        """Return where a step begins behind preset events: a silent one is just passed."""
+    def behind_stop(self, hits: Array, steps: Array, time: Array) -> Array:
+        """Return where a step begins behind preset events: a silent one is just passed.
+
+        Unless the state changes there: a row saved at that time is the state behind the change.
+        """
         n_told, n = self.events.n_told, len(self.events.presets)
         if n_told == n:
             return time
         is_silent = jnp.any(hits[n_told:])
         if n_told:
             is_silent = is_silent & ~jnp.any(hits[:n_told])
-        is_silent = is_silent & (frozen(time) != self.mesh.t1)
+        is_silent = is_silent & ~self.jumps(steps) & (frozen(time) != self.mesh.t1)
         eps = _BEYOND_EPS * float(jnp.finfo(time.dtype).eps)
         shift = self.mesh.sign * (eps * jnp.abs(frozen(time)) + self.mesh.h_floor)
         return time + jnp.where(is_silent, shift, 0.0)

@@ -75,11 +75,11 @@ def _behind(spec: SolveSpec, operands: SolveOperands, event: PresetEvent, sign: 
     is_now = (n_past > 0) & (jnp.abs(frozen(time) - start) <= slack)
     if spec.mass is not None and spec.mass.is_singular:
         # The state is not consistent yet, so that nothing says how it moves.
-        return jnp.where(is_now, event.affect(t0, y, theta), y)
+        return event.affect.where(is_now, t0, y, theta)
     by = jnp.where(is_now, moved(time) - moved(t0), 0.0)
     rest = (operands.rtol, operands.atol, theta)
     y_event = _drift(spec, t0, y, by, *rest)
-    behind = event.affect(t0 + by, y_event, theta)
+    behind = event.affect.where(is_now, t0 + by, y_event, theta)
     return jnp.where(is_now, _drift(spec, t0 + by, behind, -by, *rest), y)
 
 

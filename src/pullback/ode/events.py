@@ -95,6 +95,11 @@ class EventSpec:
         return len(self.roots) + 1
 
     @property
+    def changes_state(self) -> bool:
+        """Whether any event changes the state."""
+        return any(event.affect is not None for event in (*self.roots, *self.presets, *self.steps))
+
+    @property
     def jumps_at_steps(self) -> bool:
         """Whether step events change the state."""
         return any(event.affect is not None for event in self.steps)

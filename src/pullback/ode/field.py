@@ -163,7 +163,8 @@ def trace_flat(
 
     def flat(t: Array, y: Array, *values: Array) -> Array:
         restored = [back(v) for back, v in zip(restore, values, strict=True)]
-        return finish(function(t, layout.unravel(y), jax.tree.unflatten(params_tree, restored)))
+        state, params = layout.unravel(y), jax.tree.unflatten(params_tree, restored)
+        return finish(_called(function, name, t, state, params))
 
     scalar = jax.ShapeDtypeStruct((), layout.dtype)
     vector = jax.ShapeDtypeStruct((layout.n,), layout.dtype)
@@ -178,6 +179,18 @@ def trace_flat(
     fixed = tuple((i, v.shape, v.dtype.str, v.tobytes()) for i, v in tables.items())
     key = ContentKey((open_jaxpr_key(closed.jaxpr), slots, fixed))
     return Traced(key, jaxpr, hoisted, name)
+
+
+def _called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+    """Call a user's function while it is traced, and say so where it needs what is not known."""
+    try:
+        return function(*arguments)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise TypeError(
+            f"`{name}` needs the value of a number while it is traced, once for all trajectories: "
+            "write jnp.where(condition, a, b) for a Python `if`, and jax.numpy for NumPy and math; "
+            "JAX's error above tells the line."
+        ) from error
 
 
 def _name(function: Any) -> str:

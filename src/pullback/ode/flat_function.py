@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.extend import core as jex
 
 from pullback.core.fingerprint import ContentKey
@@ -21,7 +22,7 @@ from pullback.core.typing import Array, PyTree
 from pullback.ode.field import trace_flat
 from pullback.ode.ravel import StateLayout
 
-__all__ = ["FlatFunction", "one_flag", "one_number", "trace_function"]
+__all__ = ["FlatFunction", "as_array", "inputs_read", "one_flag", "one_number", "trace_function"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,31 @@ class FlatFunction:
     def __call__(self, t: Array, y: Array, theta: tuple[Array, ...]) -> Array:
         """Evaluate it for one trajectory."""
         return _compiled(self)(t, y, *(theta[i] for i in self.places))
+
+    def where(self, happens: Array, t: Array, y: Array, theta: tuple[Array, ...]) -> Array:
+        """Return the function of the state where something happens, elsewhere the state itself.
+
+        Differentiation:
+            Where nothing happens the function has no part in the derivative, NaN or not.
+        """
+
+        def gated(x: Array) -> Array:
+            return jnp.where(happens, x, lax.stop_gradient(x)) if _is_floating(x) else x
+
+        taken = list(theta)
+        for place, is_read in zip(self.places, inputs_read(self.jaxpr)[2:], strict=True):
+            if is_read:
+                taken[place] = gated(taken[place])
+        return jnp.where(happens, self(gated(t), gated(y), tuple(taken)), y)
+
+
+def inputs_read(jaxpr: jex.ClosedJaxpr) -> list[bool]:
+    """Return which inputs of a trace are mentioned in it."""
+    inner = jaxpr.jaxpr
+    # Literals cannot be hashed, and are nobody's input.
+    mentioned = {id(atom) for eqn in inner.eqns for atom in eqn.invars}
+    mentioned |= {id(atom) for atom in inner.outvars}
+    return [id(variable) in mentioned for variable in inner.invars]
 
 
 @functools.lru_cache(maxsize=256)
@@ -81,6 +107,23 @@ def trace_function(
     return FlatFunction(traced.key, places, traced.jaxpr, traced.name), traced.hoisted
 
 
+def as_array(value: Any, wanted: str) -> Array:
+    """Return what a user's function returned as an array.
+
+    Args:
+        value: What it returned.
+        wanted: What it should have returned, up to "but it returned".
+
+    Raises:
+        TypeError: It is no array.
+    """
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        what = "None" if value is None else f"an object of class {type(value).__name__}"
+        raise TypeError(f"{wanted} {what}.") from error
+
+
 def one_flag(value: Any, name: str, hint: str) -> Array:
     """Return what a function returned as one boolean.
 
@@ -93,9 +136,7 @@ def one_flag(value: Any, name: str, hint: str) -> Array:
         TypeError: It is not one boolean.
     """
     wanted = f"{name} must return one boolean, but it returned"
-    if value is None:
-        raise TypeError(f"{wanted} None.")
-    flag = jnp.asarray(value)
+    flag = as_array(value, wanted)
     if flag.shape != () or flag.dtype != bool:
         raise TypeError(f"{wanted} {flag.dtype} of shape {flag.shape}; {hint}.")
     return flag
@@ -107,20 +148,16 @@ def one_number(value: Any, name: str) -> Array:
     Raises:
         TypeError: It is not one real floating number.
     """
-    if value is None:
-        raise TypeError(
-            f"`condition` {name} must return one real number whose zero is the event, but it "
-            "returned None."
-        )
-    array = jnp.asarray(value)
-    if array.shape != () or not jnp.issubdtype(array.dtype, jnp.floating):
-        hint = (
-            "; return how far it is from happening, not whether it does"
-            if array.dtype == bool
-            else ""
-        )
-        raise TypeError(
-            f"`condition` {name} must return one real number whose zero is the event, but it "
-            f"returned {array.dtype} of shape {array.shape}{hint}."
-        )
+    wanted = (
+        f"`condition` {name} must return one real number whose zero is the event, but it returned"
+    )
+    array = as_array(value, wanted)
+    if array.shape != () or not _is_floating(array):
+        is_flag = array.dtype == bool
+        hint = "; return how far it is from happening, not whether it does" if is_flag else ""
+        raise TypeError(f"{wanted} {array.dtype} of shape {array.shape}{hint}.")
     return array
+
+
+def _is_floating(array: Array) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.floating)

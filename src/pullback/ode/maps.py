@@ -42,11 +42,11 @@ class StepMaps:
 
     def slope(self, t: Array, y: Array, *theta: Array) -> Array:
         """Return y'."""
-        return slope(self._system(theta), t, y)
+        return slope(self.system(theta), t, y)
 
     def step(self, t: Array, y: Array, h: Array, k1: MaybeArray, *theta: Array) -> Step:
         """Take one step, from a known first stage if there is one."""
-        step = self.spec.method.step(self._system(theta), t, y, h, k1)
+        step = self.spec.method.step(self.system(theta), t, y, h, k1)
         domain = self.spec.domain
         if domain is None:
             return step
@@ -55,7 +55,7 @@ class StepMaps:
 
     def arrive(self, t: Array, y: Array, h: Array, *theta: Array) -> Array:
         """Return only the state at the end of a step."""
-        return self.spec.method.advance(self._system(theta), t, y, h)
+        return self.spec.method.advance(self.system(theta), t, y, h)
 
     def arrive_with_stages(
         self, t: Array, y: Array, h: Array, *theta: Array
@@ -67,13 +67,14 @@ class StepMaps:
     def row(self, time: Array, t: Array, y: Array, h: Array, *rest: Array) -> Array:
         """Return the state at `time` inside a step; the rest is its stages, then theta."""
         n = self.spec.method.n_stages
-        return self.spec.method.row(self._system(rest[n:]), t, y, h, rest[:n], time)
+        return self.spec.method.row(self.system(rest[n:]), t, y, h, rest[:n], time)
 
     def end_row(self, time: Array, y: Array, *theta: Array) -> Array:
         """Return the state at the end of a step as it moves along the field with its time."""
         return y + (time - frozen(time)) * self.slope(time, y, *theta)
 
-    def _system(self, theta: tuple[Array, ...]) -> System:
+    def system(self, theta: tuple[Array, ...]) -> System:
+        """Return the right-hand side, bound to its arrays."""
         spec = self.spec
         return System(
             spec.field,

@@ -23,7 +23,8 @@ from pullback.lanes.program import LaneCall, LaneProgram
 from pullback.ode.auto_switch import Switch, first_switch, next_switch, turn
 from pullback.ode.event_maps import EventMaps
 from pullback.ode.event_record import Record
-from pullback.ode.event_step import Attempted, after_event, meet, next_stop
+from pullback.ode.event_root import Attempted
+from pullback.ode.event_step import after_event, meet, next_stop
 from pullback.ode.events import EventState, start_events
 from pullback.ode.maps import StepMaps
 from pullback.ode.mesh import Mesh, MeshState
@@ -215,7 +216,7 @@ def _solve_with_events(
         is_short = mesh.is_short(s.mesh, stop)
         made = Attempted(t, s.y, h, s.k1, step, accept, stop.time, aims, is_short)
         met = meet(event_maps, s.events, made, theta, tells_grazing=s.n_grazing is not None)
-        after = after_event(event_maps, after, met)
+        after, accept = after_event(event_maps, s.mesh, after, met), accept & ~met.lost
         y = jnp.where(accept, met.y1, s.y)
         k1 = None
         if spec.method.is_fsal:

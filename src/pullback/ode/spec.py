@@ -158,6 +158,16 @@ class SolveSpec:
                 f"its step size: give `dt`, or use a method that has one (Tsit5)."
             )
 
+    @property
+    def may_refine(self) -> bool:
+        """Whether a derivative may take smaller steps than the solve, to be accurate.
+
+        Rows after every step are rows of the solve's own mesh, and a step event happens once a
+        step: of other steps it would make another trajectory.
+        """
+        has_step_events = self.events is not None and bool(self.events.steps)
+        return self.adaptive and self.save != "steps" and not has_step_events
+
 
 class SolveOperands(NamedTuple):
     """The arrays of one solve, for one trajectory (a leading axis under `jax.vmap`).

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from pullback.core.typing import Array, MaybeArray
 from pullback.ode.field import FlatField
-from pullback.ode.flat_function import FlatFunction
+from pullback.ode.flat_function import FlatFunction, inputs_read
 from pullback.ode.mass import MassMatrix, placed
 from pullback.ode.noise import Increments, NoiseSpec
 from pullback.ode.split import SplitParts
@@ -129,8 +129,4 @@ def jacobian_columns(
 
 @functools.lru_cache(maxsize=256)
 def _uses_time(field: FlatField | FlatFunction) -> bool:
-    jaxpr = field.jaxpr.jaxpr
-    time = jaxpr.invars[0]
-    return any(time is atom for eqn in jaxpr.eqns for atom in eqn.invars) or any(
-        time is atom for atom in jaxpr.outvars
-    )
+    return inputs_read(field.jaxpr)[0]

@@ -77,11 +77,9 @@ class TangentProgram(LaneProgram):
         given = iter(flat[n:])
         tangents = unflatten_operands([next(given) if a else None for a in self.active])
         seed = Seed(tangents.y0, tangents.t0, tangents.theta)
-        # Rows after every step are rows of the solve's own mesh, which control would change.
-        is_controlled = self.spec.adaptive and self.spec.save != "steps"
         t0_shift = operands.t0 - frozen(operands.t0) if self.moving.t0 else None
         sweep, start = make_sweep(
-            self.spec, operands, seed, 1.0 if is_controlled else None, t0_shift=t0_shift
+            self.spec, operands, seed, 1.0 if self.spec.may_refine else None, t0_shift=t0_shift
         )
         run = _TangentSweep(sweep, tangents, self.moving)
         end, rows, event_times = run.run(start)
