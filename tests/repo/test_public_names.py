@@ -13,7 +13,7 @@ NAMES = {
     "methods": {"Euler", "Heun", "Midpoint", "RK4", "Bosh3", "Tsit5", "Dopri5", "Vern7"},
     "gradients": {"DiscreteAdjoint", "GradStats", "value_and_grad"},
 }
-NAMESPACES = ["pullback.data", "pullback.testing"]
+NAMESPACES = ["pullback.data", "pullback.foreign", "pullback.testing"]
 
 
 @pytest.mark.parametrize("group", NAMES)
