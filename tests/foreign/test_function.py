@@ -9,6 +9,7 @@ import pytest
 
 from foreign import programs
 from foreign.programs import model_twin, needs_enzyme, relax_twin, sums_twin
+from pullback.foreign import Arg
 from pullback.testing import assert_close, dot_test, taylor_test, tol
 
 pytestmark = needs_enzyme
@@ -152,3 +153,11 @@ def test_each_thread_may_call_it():
         got = list(pool.map(lambda i: f(X + 0.1 * (i % 8), P), range(64)))
     for i, result in enumerate(got):
         jax.tree.map(np.testing.assert_array_equal, result, want[i % 8])
+
+
+@pytest.mark.slow
+def test_any_names_will_do():
+    code = 'extern "C" double e(const double* x, int n) { return x[0] * x[1] * x[n - 1]; }'
+    args = [Arg("double", shape="l"), Arg("l", "int32"), Arg("e", intent="return")]
+    f = programs.foreign.function(code, "e", args)
+    np.testing.assert_allclose(jax.grad(f)(jnp.array([3.0, 2.0, 5.0])), [10.0, 15.0, 6.0])

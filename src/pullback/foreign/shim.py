@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pullback.foreign.arg import Arg
 from pullback.foreign.modes import TABLE, Mode
 from pullback.foreign.signature import Signature
-from pullback.foreign.slots import Slots, in_name, shadow, shadows
+from pullback.foreign.slots import Slots, in_name, out_name, shadow, shadows
 
 __all__ = ["ENTRY", "unit"]
 
@@ -40,7 +40,7 @@ def unit(signature: Signature, symbol: str, mode: Mode, code: str) -> str:
 def _pointers(signature: Signature) -> list[tuple[str, Arg]]:
     """Return what `pb_f` takes before its integers: each operand, each result."""
     xs = [(in_name(arg), arg) for arg in signature.operands]
-    return [*xs, *((arg.name, arg) for arg in signature.results)]
+    return [*xs, *((out_name(arg), arg) for arg in signature.results)]
 
 
 def _integers(signature: Signature) -> list[str]:
@@ -61,12 +61,12 @@ def _primal(signature: Signature, symbol: str) -> str:
     def passed(arg: Arg) -> str:
         if signature.is_length(arg):
             return f"({arg.c_type})length_{arg.name}"
-        return f"*{arg.name}" if arg.is_value else arg.name
+        return f"*{out_name(arg)}" if arg.is_value else out_name(arg)
 
     call = ", ".join(passed(arg) for arg in signature.args if arg.intent != "return")
-    returned = [f"*{arg.name} = " for arg in signature.args if arg.intent == "return"]
+    returned = [f"*{out_name(arg)} = " for arg in signature.args if arg.intent == "return"]
     copies = [
-        f"  for (long i = 0; i < size_{a.name}; i++) {a.name}[i] = {in_name(a)}[i];"
+        f"  for (long i = 0; i < size_{a.name}; i++) {out_name(a)}[i] = {in_name(a)}[i];"
         for a in signature.args
         if a.intent == "inout"
     ]
@@ -119,7 +119,7 @@ def _batch(signature: Signature, mode: Mode) -> str:
             _located(slot.arg, slot.name, f"(char*)range[2] + {words[f'offset_{slot.name}']}")
         )
     copies = {
-        shadow(arg.name, suffix): shadow(arg.name, source)
+        shadow(out_name(arg), suffix): shadow(out_name(arg), source)
         for suffix, source in recipe.copies.items()
         for arg in signature.results
     }

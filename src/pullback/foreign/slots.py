@@ -60,7 +60,7 @@ class Slots:
             if suffix:
                 self.results += self._group(suffix, of, "result")
             else:
-                self.results += [Slot(arg.name, arg, "result") for arg in ys]
+                self.results += [Slot(out_name(arg), arg, "result") for arg in ys]
         placed = {slot.name for slot in (*self.operands, *self.results)}
         self.scratch = []
         for suffix in shadows(mode):
@@ -70,12 +70,12 @@ class Slots:
 
     def _named(self, suffix: str) -> list[tuple[str, Arg]]:
         xs = [(in_name(a), a) for a in self.signature.operands if a.active or not suffix]
-        ys = [(a.name, a) for a in self.signature.results if a.active or not suffix]
+        ys = [(out_name(a), a) for a in self.signature.results if a.active or not suffix]
         return [(shadow(name, suffix), arg) for name, arg in (*xs, *ys)]
 
     def _group(self, suffix: str, of: str, kind: Literal["operand", "result"]) -> list[Slot]:
         args = self.signature.operands if of == "x" else self.signature.results
-        name = in_name if of == "x" else (lambda arg: arg.name)
+        name = in_name if of == "x" else out_name
         return [Slot(shadow(name(a), suffix), a, kind) for a in args if a.active]
 
     @property
@@ -111,9 +111,14 @@ class Slots:
         return -(-self._bytes(slot, lengths) // _ALIGNMENT) * _ALIGNMENT
 
 
+def out_name(arg: Arg) -> str:
+    """Return the name of an argument's pointer: none that the user's code may have."""
+    return f"arg_{arg.name}"
+
+
 def in_name(arg: Arg) -> str:
-    """Return the name of an argument as it is before the call."""
-    return f"{arg.name}__in" if arg.intent == "inout" else arg.name
+    """Return the name of the pointer to an argument as it is before the call."""
+    return f"{out_name(arg)}__in" if arg.intent == "inout" else out_name(arg)
 
 
 def shadow(name: str, suffix: str) -> str:
