@@ -146,6 +146,22 @@ def test_gamma_functions():
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+def test_numpy_arrays_without_jax():
+    f, x, p = programs.model(), np.array(X), np.array(P)
+    x.flags.writeable = False
+    np.testing.assert_array_equal(f.numpy(x, p), f(X, P))
+    rows = np.stack([x, 2.0 * x, p.sum() * x], 1)
+    assert not rows[:, 1].flags.c_contiguous
+    np.testing.assert_array_equal(f.numpy(rows[:, 1], list(P)), f(2.0 * X, P))
+    assert isinstance(f.numpy(x, p), np.ndarray)
+    assert f.numpy(np.zeros(0), p).shape == (0,)
+    y, total = programs.sums().numpy(x, 1.5, 3)
+    np.testing.assert_array_equal(y, programs.sums()(X, 1.5, 3)[0])
+    np.testing.assert_allclose(total, x.sum() + 1.5, rtol=1e-14)
+    with pytest.raises(ValueError, match="argument p must have shape"):
+        f.numpy(x, p[:2])
+
+
 def test_each_thread_may_call_it():
     f = jax.jit(jax.value_and_grad(loss(programs.model())))
     want = [f(X + 0.1 * i, P) for i in range(8)]

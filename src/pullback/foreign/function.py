@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 from pullback.core.typing import Array
 from pullback.foreign.arg import Arg
 from pullback.foreign.code import LANGUAGES, Code
+from pullback.foreign.numpy_call import call_numpy
 from pullback.foreign.primitives import call
 from pullback.foreign.program import Program, compile_program
 from pullback.foreign.signature import Signature
@@ -54,24 +55,43 @@ class ForeignFunction:
             TypeError: An operand is missing, or has a dtype that does not convert without loss.
             ValueError: A shape disagrees.
         """
-        signature = self._program.signature
-        wanted = signature.operands
+        values = self._each(_for_jax, operands)
+        out = call(self._program, self._lengths(values, lengths), values)
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def numpy(self, *operands: Any, **lengths: int) -> Any:
+        """Call it with NumPy arrays, without JAX; other Python threads run meanwhile.
+
+        Returns:
+            Its result as a NumPy array, or a tuple of its results.
+
+        Raises:
+            TypeError: An operand is missing, or has a dtype that does not convert without loss.
+            ValueError: A shape disagrees.
+        """
+        values = self._each(_for_numpy, operands)
+        out = call_numpy(self._program, self._lengths(values, lengths), values)
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def _each(self, convert: Callable[[Arg, Any], Any], operands: Sequence[Any]) -> list[Any]:
+        wanted = self._program.signature.operands
         if len(operands) != len(wanted):
             names = ", ".join(arg.name for arg in wanted)
             raise TypeError(
                 f"`{self._program.symbol}` takes {len(wanted)} arguments ({names}), but "
                 f"{len(operands)} arrived."
             )
-        values = [_converted(arg, x) for arg, x in zip(wanted, operands, strict=True)]
+        return [convert(arg, x) for arg, x in zip(wanted, operands, strict=True)]
+
+    def _lengths(self, values: Sequence[Any], given: dict[str, int]) -> dict[str, int]:
         try:
-            found = signature.resolve([x.shape for x in values], lengths)
+            return self._program.signature.resolve([x.shape for x in values], given)
         except (TypeError, ValueError) as error:
             raise type(error)(f"`{self._program.symbol}`: {error}") from None
-        out = call(self._program, found, values)
-        return out[0] if len(out) == 1 else tuple(out)
 
 
-def _converted(arg: Arg, value: Any) -> Array:
+def _checked(arg: Arg, value: Any) -> Any:
+    """Return an array, or raise if its dtype does not convert."""
     array = value if hasattr(value, "dtype") else np.asarray(value)
     if array.dtype != arg.dtype and not np.can_cast(array.dtype, arg.dtype, "safe"):
         # Python's numbers, traced or not, take the type that is wanted.
@@ -80,7 +100,15 @@ def _converted(arg: Arg, value: Any) -> Array:
             raise TypeError(
                 f"argument {arg.name} must be {arg.dtype}, but {array.dtype} arrived; convert it."
             )
-    out = jnp.asarray(array, arg.dtype)
+    return array
+
+
+def _for_numpy(arg: Arg, value: Any) -> np.ndarray:
+    return np.asarray(_checked(arg, value), arg.dtype)
+
+
+def _for_jax(arg: Arg, value: Any) -> Array:
+    out = jnp.asarray(_checked(arg, value), arg.dtype)
     if out.dtype != arg.dtype:
         raise TypeError(
             f"argument {arg.name} must be {arg.dtype}, which JAX does not have until "

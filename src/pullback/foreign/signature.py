@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ class Signature:
                         f"integer without axes and with intent 'in', but it is {arg}."
                     )
 
-    @property
+    @functools.cached_property
     def lengths(self) -> tuple[str, ...]:
         """Names of axis lengths, in the order of appearance."""
         found = [name for arg in self.args for size in arg.axes for name in names_in(size)]
@@ -52,12 +53,12 @@ class Signature:
         """Whether an argument is an axis length that the caller does not pass."""
         return arg.name in self.lengths and arg.is_value and arg.dtype.kind == "i"
 
-    @property
+    @functools.cached_property
     def operands(self) -> tuple[Arg, ...]:
         """What the caller passes."""
         return tuple(arg for arg in self.args if arg.is_read and not self.is_length(arg))
 
-    @property
+    @functools.cached_property
     def results(self) -> tuple[Arg, ...]:
         """What the caller gets."""
         return tuple(arg for arg in self.args if arg.is_written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -54,6 +55,7 @@ def size_of(size: Size, lengths: Mapping[str, int]) -> int:
     return size if isinstance(size, int) else _value(_parsed(size), lengths)
 
 
+@functools.lru_cache(maxsize=1024)
 def _parsed(size: str) -> ast.expr:
     return ast.parse(size, mode="eval").body
 

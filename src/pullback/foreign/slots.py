@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -78,7 +79,7 @@ class Slots:
         name = in_name if of == "x" else out_name
         return [Slot(shadow(name(a), suffix), a, kind) for a in args if a.active]
 
-    @property
+    @functools.cached_property
     def control(self) -> list[str]:
         """Names of the words of control: what a call is told beside its arrays."""
         strides = [f"stride_{slot.name}" for slot in (*self.operands, *self.results)]

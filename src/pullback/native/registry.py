@@ -89,6 +89,11 @@ class KernelTarget:
         """Show the target's name."""
         return f"KernelTarget({self.name!r})"
 
+    @property
+    def kernel(self) -> int:
+        """Address of the kernel itself, see `KernelSource.ir`: for callers that are not XLA."""
+        return self._descriptor["kernel"]
+
     def stats(self) -> dict[str, int]:
         """Return the figures of the most recent call; with calls in flight, of any of them.
 
