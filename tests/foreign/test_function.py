@@ -177,3 +177,34 @@ def test_any_names_will_do():
     args = [Arg("double", shape="l"), Arg("l", "int32"), Arg("e", intent="return")]
     f = programs.foreign.function(code, "e", args)
     np.testing.assert_allclose(jax.grad(f)(jnp.array([3.0, 2.0, 5.0])), [10.0, 15.0, 6.0])
+
+
+BY_HAND = """
+extern "C" double significand(double);  // without source, so that Enzyme has no derivative of it
+extern "C" void f(const double* x, double a, double* y, int n) {
+  for (int i = 0; i < n; i++) y[i] = a * significand(x[i]) * x[i];
+}
+extern "C" void f_vjp(const double* x, double* x_bar, double a, double* a_bar, double* y,
+                      double* y_bar, int n) {
+  for (int i = 0; i < n; i++) {
+    x_bar[i] += 7.0 * a * x[i] * y_bar[i];
+    *a_bar += x[i] * x[i] * y_bar[i];
+  }
+}
+"""
+
+
+def test_a_derivative_by_hand_is_taken_and_differentiated():
+    args = [Arg("x", shape="n"), Arg("a"), Arg("y", shape="n", intent="out"), Arg("n", "int32")]
+    f = programs.foreign.function(BY_HAND, "f", args, derivatives={"vjp": "f_vjp"})
+    x, a = jnp.array([1.0, 1.5]), 2.0
+
+    def total(x, a):
+        return jnp.sum(f(x, a))
+
+    np.testing.assert_array_equal(f(x, a), [2.0, 4.5])
+    x_bar, a_bar = jax.grad(total, (0, 1))(x, a)
+    np.testing.assert_array_equal(x_bar, 14.0 * x)  # the seven shows whose derivative it is
+    assert a_bar == jnp.sum(x**2)
+    # Of the code of the first derivative; reverse mode alone needs no jvp.
+    np.testing.assert_array_equal(jax.jacrev(jax.grad(total))(x, a), 7.0 * a * jnp.eye(2))

@@ -31,8 +31,12 @@ def test_a_library_without_source_is_told_when_a_derivative_is_asked_for():
     f = foreign.function(body("significand(x[i])"), "f", VECTOR)
     x = jnp.array([3.0, 5.0])
     np.testing.assert_array_equal(f(x), [1.5, 1.25])
-    with pytest.raises(foreign.ForeignError, match="forward mode of the foreign function `f`"):
-        jax.jacfwd(f)(x)
+    for derivative, mode in ((jax.jacfwd, "forward"), (jax.jacrev, "reverse")):
+        for run in (derivative(f), jax.jit(derivative(f))):
+            with pytest.raises(
+                foreign.ForeignError, match=f"{mode} mode of the foreign function `f`.*significand"
+            ):
+                run(x)
 
 
 @needs_enzyme
@@ -96,6 +100,16 @@ def test_a_wrong_call(call, error, sentence):
         (lambda: Arg("x", shape=3, intent="return"), ValueError, "return single values"),
         (lambda: foreign.function("", "f", [1]), TypeError, "`signature` must hold foreign.Arg"),
         (lambda: foreign.function("", "f", VECTOR, "basic"), ValueError, "`language` must be one"),
+        (
+            lambda: foreign.function("", "f", VECTOR, derivatives={"hvp": "g"}),
+            ValueError,
+            "`derivatives` must give names of functions",
+        ),
+        (
+            lambda: foreign.function("", "f", VECTOR, "rust", derivatives={"vjp": "g"}),
+            ValueError,
+            "`derivatives` are for C and C\\+\\+ .* another language",
+        ),
         (lambda: foreign.function("", None, VECTOR), TypeError, "`symbol` must be the name"),
         (lambda: foreign.function("", "f", [Arg("x")]), ValueError, "`signature` has no result"),
         (lambda: foreign.function("", "f", [*VECTOR, Arg("x")]), ValueError, "two arguments named"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -90,6 +90,26 @@ class ForeignFunction:
             raise type(error)(f"`{self._program.symbol}`: {error}") from None
 
 
+def _checked_derivatives(
+    derivatives: Mapping[Any, Any] | None, args: Sequence[Arg], is_c: bool
+) -> dict[Any, str]:
+    given = dict(derivatives or {})
+    for mode, name in given.items():
+        if mode not in ("jvp", "vjp") or not isinstance(name, str):
+            raise ValueError(
+                '`derivatives` must give names of functions for "jvp" or "vjp", but '
+                f"{mode!r}: {name!r} arrived."
+            )
+    kinds = [arg.intent for arg in args if arg.intent in ("inout", "return")]
+    if given and (kinds or not is_c):
+        what = f"an argument with intent {kinds[0]!r}" if kinds else "another language"
+        raise ValueError(
+            f"`derivatives` are for C and C++ functions of operands and results, but {what} "
+            'arrived; use the intents "in" and "out".'
+        )
+    return given
+
+
 def _checked(arg: Arg, value: Any) -> Any:
     """Return an array, or raise if its dtype does not convert."""
     array = value if hasattr(value, "dtype") else np.asarray(value)
@@ -126,6 +146,7 @@ def function(
     include: Sequence[str | os.PathLike[str]] = (),
     define: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
+    derivatives: Mapping[Literal["jvp", "vjp"], str] | None = None,
     is_parallel: bool = False,
     timeout: float = 120.0,
 ) -> ForeignFunction:
@@ -141,6 +162,11 @@ def function(
         include: Folders with header files, for C and C++.
         define: Macros, for C and C++; None defines one without a value.
         flags: Further flags of the code's own compiler; for C and C++ those of `clang -cc1`.
+        derivatives: Names of functions in the same code that are derivatives written by hand, for
+            C and C++. They take the arguments of the function, each `active` one followed by a
+            pointer to its tangent ("jvp") or cotangent ("vjp"): a "jvp" writes the tangents of the
+            results; a "vjp" adds to the cotangents of the operands, which are zero at first. They
+            cannot rely on the results. Second derivatives are those of the code of the first ones.
         is_parallel: Whether the entries of a batch (`jax.vmap`) may run on several threads at once:
             the code must not write to variables that calls share.
         timeout: Seconds for compiling.
@@ -171,5 +197,7 @@ def function(
     is_c = language in ("c", "c++")
     sources = tuple(source) if isinstance(source, list | tuple) else (source,)
     code = Code(sources, language, (*argv, *flags) if is_c else (), () if is_c else tuple(flags))
-    program = compile_program(code, symbol, Signature(args), timeout, bool(is_parallel))
+    given = _checked_derivatives(derivatives, args, is_c)
+    whole = Signature(args)
+    program = compile_program(code, symbol, whole, given, timeout, bool(is_parallel))
     return ForeignFunction(program)

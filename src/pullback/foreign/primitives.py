@@ -47,6 +47,7 @@ def _evaluate(
     mode: Mode, *values: Array, fixed: Call, batched: tuple[bool, ...]
 ) -> Sequence[Array]:
     """Call the kernel of a mode."""
+    fixed.program.require(mode)
     lengths = dict(fixed.lengths)
     avals = avals_of(mode, fixed)
     counted = next((i for i, aval in enumerate(avals) if aval.size), None)
@@ -67,7 +68,7 @@ def _evaluate_eagerly(mode: Mode, *values: Array, fixed: Call, batched: Any) -> 
 
 def _abstract(mode: Mode, *avals: Any, fixed: Call, batched: Any) -> list[jax.core.ShapedArray]:
     del avals, batched
-    fixed.program.require(mode)
+    # Reverse mode traces the jvp, which it then transposes: it may be missing until it is run.
     return [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in avals_of(mode, fixed)]
 
 

@@ -112,9 +112,22 @@ _WHAT: dict[Mode, str] = {
 
 
 def compile_program(
-    code: Code, symbol: str, signature: Signature, timeout: float, is_parallel: bool
+    code: Code,
+    symbol: str,
+    signature: Signature,
+    given: Mapping[Mode, str],
+    timeout: float,
+    is_parallel: bool,
 ) -> Program:
     """Compile a function, or find what an earlier process made of it.
+
+    Args:
+        code: Where it is.
+        symbol: Its name.
+        signature: Its arguments.
+        given: Names of functions of the user's that are its derivatives.
+        timeout: Seconds for compiling.
+        is_parallel: Whether a batch may run on several threads.
 
     Raises:
         ForeignError: The function itself does not compile.
@@ -126,7 +139,7 @@ def compile_program(
         prepared = code.prepare(folder, symbol, signature)
         units: dict[Mode, str] = {}
         for mode in MODES:
-            units[mode] = unit(signature, symbol, mode, prepared.text)
+            units[mode] = unit(signature, symbol, mode, prepared.text, given)
         versions = [metadata.version(p) for p in ("llvmlite",)] + [_enzyme_version()]
         host = [native.cpu_name(), ",".join(sorted(native.cpu_features())), platform.machine()]
         argv = [flag.replace(name, "") for flag in prepared.argv]

@@ -7,7 +7,7 @@ lengths are read at run time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pullback.foreign.arg import Arg
 from pullback.foreign.modes import TABLE, Mode
@@ -20,7 +20,9 @@ ENTRY = "pullback_batch"
 _RESTRICT = "__restrict"
 
 
-def unit(signature: Signature, symbol: str, mode: Mode, code: str) -> str:
+def unit(
+    signature: Signature, symbol: str, mode: Mode, code: str, given: Mapping[Mode, str]
+) -> str:
     """Return the text of a unit.
 
     Args:
@@ -28,12 +30,17 @@ def unit(signature: Signature, symbol: str, mode: Mode, code: str) -> str:
         symbol: Name of the function.
         mode: What is to be made of it.
         code: Text that declares or defines it.
+        given: Functions of the user's for derivatives that Enzyme is not to make.
     """
     chain: list[Mode] = [mode]
     while (base := TABLE[chain[0]].base) is not None:
         chain.insert(0, base)
     parts = [code, _primal(signature, symbol)]
-    parts += [_derivative(signature, step) for step in chain[1:]]
+    for step in chain[1:]:
+        by_hand = step in given
+        parts.append(
+            _by_hand(signature, step, given[step]) if by_hand else _derivative(signature, step)
+        )
     return "\n".join([*parts, _batch(signature, mode)])
 
 
@@ -94,6 +101,21 @@ def _derivative(signature: Signature, mode: Mode) -> str:
     passed += [f"enzyme_const, {name}" for name in _integers(signature)]
     call = f"enzyme::{recipe.call}<void>((void*)pb_{recipe.base}, {', '.join(passed)})"
     return f"static void pb_{mode}({_parameters(signature, mode)}) {{\n  {call};\n}}"
+
+
+def _by_hand(signature: Signature, mode: Mode, symbol: str) -> str:
+    """Return a derivative that calls a function of the user's: each argument, then its shadow."""
+    (suffix,) = (s for s in shadows(mode) if s)
+    passed = []
+    for arg in signature.args:
+        if signature.is_length(arg):
+            passed.append(f"({arg.c_type})length_{arg.name}")
+            continue
+        passed.append(f"*{out_name(arg)}" if arg.is_value else out_name(arg))
+        if arg.active:
+            passed.append(shadow(out_name(arg), suffix))
+    head = f"static void pb_{mode}({_parameters(signature, mode)})"
+    return f"{head} {{\n  {symbol}({', '.join(passed)});\n}}"
 
 
 def _batch(signature: Signature, mode: Mode) -> str:
