@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
-import hashlib
-import json
-import os
 import platform
 import tempfile
-import zlib
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from pullback import native
 from pullback.foreign.code import Code
-from pullback.foreign.compiler import Compiled, compile_units, headers_of_compiler
+from pullback.foreign.compiler import compile_units, headers_of_compiler
 from pullback.foreign.errors import ForeignError
-from pullback.foreign.ir_fixes import parsed
-from pullback.foreign.kernel_ir import KERNEL, kernel_text
+from pullback.foreign.kept import finished, hashes_of, read, write
+from pullback.foreign.kernel_ir import KERNEL
 from pullback.foreign.modes import MODES, Mode
 from pullback.foreign.shim import unit
 from pullback.foreign.signature import Signature
 from pullback.foreign.slots import Slots
-from pullback.native.cache import cache_key, read_entry, write_entry
+from pullback.native.cache import cache_key
 
 __all__ = ["Program", "compile_program"]
 
 # Part of the key of what is kept on disk.
 _VERSION = 1
 _SERIAL = 1 << 62
-_RUNTIMES = ("libstdc++.so.6", "libgcc_s.so.1")
+_ARGV = [
+    # Lines of the user's files in diagnostics.
+    "-debug-info-kind=line-tables-only",
+    "-dwarf-version=4",
+    "-fgnuc-version=4.2.1",  # headers of the C library ask for it
+    "-Dnoinline=unused",  # the attribute crashes Enzyme
+]
 _OPTIONS = native.CompileOptions(codegen_level=3, speed_level=0)
 
 
@@ -145,61 +146,21 @@ def compile_program(
         argv = [flag.replace(name, "") for flag in prepared.argv]
         parts = [str(_VERSION), *_ARGV, *versions, *host, *argv, *prepared.hashes]
         key = cache_key(*parts, *(text.replace(name, "") for text in units.values()))
-        kept = _read(key)
+        kept = read(key)
         if kept is None:
             argv = [*headers_of_compiler(), "-target-cpu", native.cpu_name(), *_ARGV]
             depends = folder / "dependencies"
             argv += ["-dependency-file", str(depends), "-MT", "x", *prepared.argv]
             made = compile_units(units, folder, argv, timeout)
-            kept = _finished(made, name)
-            if kept[0]:
-                _write(key, kept, _hashes(depends, name))
-    kernels, failures = kept
-    if "f" not in kernels:
-        raise ForeignError(f"the foreign function `{symbol}` does not compile: {failures['f']}")
+            kept = finished(made, name)
+            if kept.kernels:
+                write(key, kept, hashes_of(depends, name))
+    if "f" not in kept.kernels:
+        why = kept.failures["f"]
+        raise ForeignError(f"the foreign function `{symbol}` does not compile: {why}")
     # Header files are not in the key; what was made of them is.
-    content = cache_key(key, *kernels.values())
-    return Program(content, symbol, signature, kernels, failures, is_parallel)
-
-
-_ARGV = [
-    # Lines of the user's files in diagnostics.
-    "-debug-info-kind=line-tables-only",
-    "-dwarf-version=4",
-    "-fgnuc-version=4.2.1",  # headers of the C library ask for it
-    "-Dnoinline=unused",  # the attribute crashes Enzyme
-]
-_Kept = tuple[dict[Mode, str], dict[Mode, str]]
-
-
-def _finished(made: Mapping[Mode, Compiled], folder: str) -> _Kept:
-    kernels: dict[Mode, str] = {}
-    failures: dict[Mode, str] = {}
-    for mode, compiled in made.items():
-        if compiled.text is None:
-            failures[mode] = (compiled.failure or "").replace(folder + os.sep, "")
-            continue
-        names: list[str] = []
-        text = kernel_text(parsed(compiled.text), names)
-        missing = _missing(names)
-        if missing:
-            failures[mode] = f"it calls {', '.join(missing)}, which this process does not have"
-        else:
-            kernels[mode] = text
-    return kernels, failures
-
-
-def _missing(names: list[str]) -> list[str]:
-    """Return which functions there are not, with the C++ runtime loaded if one of them is its."""
-    process = ctypes.CDLL(None)
-    missing = [name for name in names if not hasattr(process, name)]
-    if missing:
-        for library in _RUNTIMES:
-            try:
-                ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-            except OSError:
-                continue
-    return [name for name in missing if not hasattr(process, name)]
+    content = cache_key(key, *kept.kernels.values())
+    return Program(content, symbol, signature, kept.kernels, kept.failures, is_parallel)
 
 
 def _enzyme_version() -> str:
@@ -207,35 +168,3 @@ def _enzyme_version() -> str:
         return metadata.version("enzyme-ad")
     except metadata.PackageNotFoundError:
         return "none"
-
-
-def _hashes(depends: Path, folder: str) -> dict[str, str]:
-    """Return hashes of all files that the code includes, but the temporary ones."""
-    if not depends.exists():
-        return {}
-    words = depends.read_text(encoding="utf-8").replace("\\\n", " ").split()[1:]
-    return {path: _hash(path) for path in words if not path.startswith(folder)}
-
-
-def _hash(path: str) -> str:
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:
-        return "none"
-
-
-def _read(key: str) -> _Kept | None:
-    data = read_entry(key)
-    if data is None:
-        return None
-    kept = json.loads(zlib.decompress(data))
-    if any(_hash(path) != digest for path, digest in kept["files"].items()):
-        return None
-    _missing(kept["calls"])
-    return kept["kernels"], kept["failures"]
-
-
-def _write(key: str, kept: _Kept, files: dict[str, str]) -> None:
-    kernels, failures = kept
-    content = {"kernels": kernels, "failures": failures, "files": files, "calls": ["_Znwm"]}
-    write_entry(key, zlib.compress(json.dumps(content).encode(), 3))
